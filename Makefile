@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# The only entry point: each target is a script of the same name in scripts/,
+# which says with -h what it does.
+
+# Knobs: make NAME=value TARGET
+BASE	?= 6.12
+BASEVER	?=
+KSRC	?=
+KREF	?= HEAD
+CONFIG	?= boot ksft
+ARCH	?= x86
+JOBS	?=
+CPUS	?= 2
+MEM	?= 2G
+ACCEL	?=
+RUNS	?= 5
+K	?= before after
+T	?=
+
+export BASE BASEVER KSRC KREF CONFIG ARCH JOBS CPUS MEM ACCEL RUNS K T
+
+VERBS := $(filter-out lib guest-init, $(basename $(notdir $(wildcard scripts/*.sh))))
+
+.PHONY: help clean $(VERBS)
+
+help:
+	@echo  'Main job:'
+	@echo  '  run             - Everything from nothing: gets a 6.12 kernel, applies the'
+	@echo  '                    series, builds, boots, and shows what process_madvise()'
+	@echo  '                    costs before and after'
+	@echo  '  check           - All tests that a change must pass'
+	@echo  ''
+	@echo  'Single steps (each does those before it where needed):'
+	@echo  '  deps            - Install the Debian packages of scripts/deps.txt'
+	@echo  '  fetch           - Get the base from the Debian archive, or from KSRC'
+	@echo  '  tree            - Assemble base and series as a git tree: out/$(BASE)/tree'
+	@echo  '  patches         - Write patches/ back from the commits of that tree'
+	@echo  '  build           - Compile the kernels before and after'
+	@echo  '  boot            - A shell in the patched kernel'
+	@echo  '  ksft            - Run kselftests of mm in the guest: T="name ..."'
+	@echo  '  clean           - Remove out/'
+	@echo  ''
+	@echo  'Knobs:'
+	@echo  '  BASE=$(BASE)       - Kernel the series is for: a directory of patches/'
+	@echo  '  BASEVER=$(BASEVER)        - Version of the Debian package; empty: the newest tested one'
+	@echo  '  KSRC=$(KSRC)           - A kernel git tree to use instead; it is never written to'
+	@echo  '  KREF=$(KREF)       - What to take from KSRC'
+	@echo  '  CONFIG="$(CONFIG)" - Fragments of configs/ that make the configuration'
+	@echo  '  ARCH=$(ARCH)        - Architecture, as in the kernel'
+	@echo  '  JOBS=$(JOBS)           - Compilations at once; empty: one for each CPU'
+	@echo  '  CPUS=$(CPUS) MEM=$(MEM)  - Size of the guest'
+	@echo  '  ACCEL=$(ACCEL)          - kvm or tcg; empty: KVM where it is usable'
+	@echo  '  RUNS=$(RUNS)          - Repetitions of a measurement'
+	@echo  '  K="$(K)" - Kernels to run on'
+	@echo  '  T=$(T)              - Tests to run; empty: all that lists/ksft.tsv names'
+
+clean:
+	rm -rf out
+
+run check: deps
+tree: fetch
+build: tree
+boot ksft: build
+
+.NOTPARALLEL:
+
+$(VERBS):
+	@scripts/$@.sh

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=sh disable=SC2034 # used where this is sourced
+#
+# What the scripts share. Sourced by them, never run.
+#
+# Sets the knobs that are not set to the Makefile's defaults, so that a script
+# called by itself behaves as under make, and the paths below.
+
+ROOT=$(cd "$(dirname "$0")/.." && pwd -P)
+ME=$(basename "$0" .sh)
+
+# The one line that every error is. Status: 1 failed, 2 wrong use, 4 skipped.
+die() { echo "$ME: $*" >&2; exit 1; }
+misuse() { echo "$ME: $*" >&2; exit 2; }
+
+# Says what goes on; on stderr, so that a script's result stays alone on stdout.
+say() { echo "$ME: $*" >&2; }
+
+# -h: the comment that opens the script
+usage() { awk 'NR > 2 && !/^#/ { exit } NR > 2 { sub(/^# ?/, ""); print }' "$0"; exit 0; }
+
+# need TOOL PACKAGE: stops, naming the package, when the tool is missing
+need() {
+	command -v "$1" >/dev/null || PATH=$PATH:/usr/sbin:/sbin command -v "$1" >/dev/null ||
+		die "$1 is missing: 'make deps', or install the package $2"
+}
+
+# room GIGABYTES WHAT: stops when the disk of out/ has less
+room() {
+	mkdir -p "$OUT"
+	_free=$(df -Pk "$OUT" | awk 'NR == 2 { print int($4 / 1048576) }')
+	[ "$_free" -ge "$1" ] ||
+		die "$2 needs $1 GB of disk, $OUT has $_free GB: make room, or let out/ be a link to a larger disk"
+}
+
+# The repository's own git trees: no configuration, hook or signature of the
+# user's may change a commit id.
+git_() {
+	GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1 git \
+		-c core.hooksPath=/dev/null -c core.autocrlf=false -c gc.auto=0 \
+		-c advice.detachedHead=false -c core.untrackedCache=true "$@"
+}
+
+# series: the series file as lines TOPIC PATCH [NEW-FILE...]
+series() {
+	awk '/^[ \t]*(#|$)/ { next } $1 == "topic" { topic = $2; next } { $1 = $1; print topic, $0 }' \
+		"$PATCHES/series"
+}
+
+while read -r _name _value; do
+	eval "_set=\${$_name-}"
+	# shellcheck disable=SC2154
+	[ -n "$_set" ] || eval "$_name=\$_value"
+done <<EOF
+$(sed -n 's/^\([A-Z]*\)[ \t]*?=[ \t]*/\1 /p' "$ROOT/Makefile")
+EOF
+[ -n "$JOBS" ] || JOBS=$(nproc)
+
+OUT=$ROOT/out				# all that is generated
+W=$OUT/$BASE				# of this base
+PATCHES=$ROOT/patches/$BASE
+GITDIR=$W/git				# the bare repository behind tree and src
+TREE=$W/tree				# the assembled tree: a developer's
+SRC=$W/src				# the same, for builds: nobody's
+KSFT=$W/ksft				# selftests: programs and results
+[ -d "$PATCHES" ] || misuse "no directory patches/$BASE: BASE= is one of $(cd "$ROOT/patches" && echo [0-9]*)"
