@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * madvise_probe: look into one request of madvise() or process_madvise(), and
+ * make it take the ways that chance takes it rarely.
+ *
+ * A request gathers pages whose TLB entries are still to be flushed. While a
+ * gather is live, mm->tlb_flush_pending is raised. A request that has to let
+ * go of mmap_lock before it is done must finish its gather first. This module
+ * watches one task (and no other) and sees whether it does.
+ *
+ * Interface, in /sys/kernel/debug/madvise_probe/:
+ *
+ *   watch	   write 1: watch the writing task, counters start from 0;
+ *		   write 0: watch nobody, counters stay
+ *   pending	   live gathers on the reader's address space
+ *   steps	   steps the watched task made; a step is what a request does in
+ *		   one VMA for one range
+ *   acquired	   how often it took mmap_lock
+ *   released	   how often it let mmap_lock go
+ *   released_live how often it did so with a live gather (or with one finished
+ *		   twice)
+ *
+ *   force_at	   the number of the step, from 1, that does its work and then
+ *		   says -ERESTARTNOINTR; 0: none. Such a step has lost a race:
+ *		   the request lets mmap_lock go, takes it and does the range
+ *		   once more.
+ *   force_times   how many steps from that one on
+ *   force_kill	   0: nothing more happens. 1: a fatal signal comes with each
+ *		   forced step. 2: it comes when the request then lets mmap_lock
+ *		   go, and the lock, if wanted for writing, cannot be had before
+ *		   the request gives up. Without a forced step nothing happens.
+ *   forced	   how many steps were forced
+ *   relock_failed how often the request gave up waiting for mmap_lock
+ *
+ * An exiting task is not looked at: it has no request any more.
+ */
+#include <linux/atomic.h>
+#include <linux/debugfs.h>
+#include <linux/errno.h>
+#include <linux/kprobes.h>
+#include <linux/lockdep.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/mutex.h>
+#include <linux/rwsem.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/task.h>
+#include <trace/events/mmap_lock.h>
+
+enum kill_mode {
+	KILL_NOT,
+	KILL_AT_STEP,
+	KILL_AT_RELOCK,
+};
+
+/* How far a request with KILL_AT_RELOCK has come. */
+enum relock_state {
+	RELOCK_IDLE,
+	RELOCK_FORCED,		/* a step was forced */
+	RELOCK_KILLED,		/* the lock was let go, the signal is sent */
+	RELOCK_BLOCKED,		/* we hold the lock against the request */
+};
+
+static struct dentry *dir;
+
+static DEFINE_MUTEX(watch_mutex);
+static struct task_struct *watched;
+static enum relock_state relock;
+
+static u32 force_at, force_times = 1, force_kill;
+static atomic_t steps, forced, acquired, released, released_live;
+static atomic_t relock_failed;
+
+static bool is_watched(struct mm_struct *mm)
+{
+	return READ_ONCE(watched) == current && mm == current->mm &&
+	       !(current->flags & PF_EXITING);
+}
+
+static int step_return(struct kretprobe_instance *ri, struct pt_regs *regs)
+{
+	u32 step;
+
+	if (!is_watched(current->mm))
+		return 0;
+
+	step = atomic_inc_return(&steps);
+	if (!force_at || step < force_at || step - force_at >= force_times)
+		return 0;
+	/* A step that failed ends the request: nothing to force. */
+	if (regs_return_value(regs))
+		return 0;
+
+	atomic_inc(&forced);
+	if (force_kill == KILL_AT_STEP)
+		send_sig(SIGKILL, current, 1);
+	else if (force_kill == KILL_AT_RELOCK)
+		relock = RELOCK_FORCED;
+	regs_set_return_value(regs, -ERESTARTNOINTR);
+	return 0;
+}
+
+static struct kretprobe step_probe = {
+	.handler = step_return,
+	.kp.symbol_name = "madvise_vma_behavior",
+};
+
+static void on_released(void *data, struct mm_struct *mm,
+			const char *memcg_path, bool write)
+{
+	if (!is_watched(mm))
+		return;
+
+	atomic_inc(&released);
+	if (atomic_read(&mm->tlb_flush_pending))
+		atomic_inc(&released_live);
+
+	if (relock == RELOCK_FORCED) {
+		send_sig(SIGKILL, current, 1);
+		relock = RELOCK_KILLED;
+	}
+}
+
+/*
+ * Take the lock for reading in the name of the task that is about to ask for it
+ * for writing, until it has given up. Lockdep would call that a deadlock, and
+ * but for the signal it were one.
+ */
+static void on_start_locking(void *data, struct mm_struct *mm,
+			     const char *memcg_path, bool write)
+{
+	if (!is_watched(mm) || relock != RELOCK_KILLED)
+		return;
+
+	relock = RELOCK_IDLE;
+	if (!write)
+		return;
+	lockdep_off();
+	if (down_read_trylock(&mm->mmap_lock))
+		relock = RELOCK_BLOCKED;
+	lockdep_on();
+}
+
+static void on_acquire_returned(void *data, struct mm_struct *mm,
+				const char *memcg_path, bool write,
+				bool success)
+{
+	if (!is_watched(mm))
+		return;
+
+	if (success)
+		atomic_inc(&acquired);
+	else
+		atomic_inc(&relock_failed);
+
+	if (relock == RELOCK_BLOCKED) {
+		relock = RELOCK_IDLE;
+		lockdep_off();
+		up_read(&mm->mmap_lock);
+		lockdep_on();
+	}
+}
+
+static int watch_set(void *data, u64 on)
+{
+	struct task_struct *last;
+
+	mutex_lock(&watch_mutex);
+	last = watched;
+	WRITE_ONCE(watched, NULL);
+	if (on) {
+		atomic_set(&steps, 0);
+		atomic_set(&forced, 0);
+		atomic_set(&acquired, 0);
+		atomic_set(&released, 0);
+		atomic_set(&released_live, 0);
+		atomic_set(&relock_failed, 0);
+		relock = RELOCK_IDLE;
+		WRITE_ONCE(watched, get_task_struct(current));
+	}
+	if (last)
+		put_task_struct(last);
+	mutex_unlock(&watch_mutex);
+	return 0;
+}
+DEFINE_DEBUGFS_ATTRIBUTE(watch_fops, NULL, watch_set, "%llu\n");
+
+static int pending_get(void *data, u64 *val)
+{
+	struct mm_struct *mm = current->mm;
+
+	*val = mm ? atomic_read(&mm->tlb_flush_pending) : 0;
+	return 0;
+}
+DEFINE_DEBUGFS_ATTRIBUTE_SIGNED(pending_fops, pending_get, NULL, "%lld\n");
+
+static void unregister_all(void)
+{
+	unregister_trace_mmap_lock_acquire_returned(on_acquire_returned, NULL);
+	unregister_trace_mmap_lock_start_locking(on_start_locking, NULL);
+	unregister_trace_mmap_lock_released(on_released, NULL);
+	tracepoint_synchronize_unregister();
+	unregister_kretprobe(&step_probe);
+}
+
+static int __init madvise_probe_init(void)
+{
+	int ret;
+
+	ret = register_kretprobe(&step_probe);
+	if (ret) {
+		pr_err("no probe on %s (%d)\n", step_probe.kp.symbol_name, ret);
+		return ret;
+	}
+	if (register_trace_mmap_lock_released(on_released, NULL) ||
+	    register_trace_mmap_lock_start_locking(on_start_locking, NULL) ||
+	    register_trace_mmap_lock_acquire_returned(on_acquire_returned,
+						      NULL)) {
+		pr_err("no probe on the trace points mmap_lock:*\n");
+		unregister_all();
+		return -EINVAL;
+	}
+
+	dir = debugfs_create_dir("madvise_probe", NULL);
+	debugfs_create_file_unsafe("watch", 0200, dir, NULL, &watch_fops);
+	debugfs_create_file_unsafe("pending", 0400, dir, NULL, &pending_fops);
+	debugfs_create_atomic_t("steps", 0400, dir, &steps);
+	debugfs_create_atomic_t("acquired", 0400, dir, &acquired);
+	debugfs_create_atomic_t("released", 0400, dir, &released);
+	debugfs_create_atomic_t("released_live", 0400, dir, &released_live);
+	debugfs_create_u32("force_at", 0600, dir, &force_at);
+	debugfs_create_u32("force_times", 0600, dir, &force_times);
+	debugfs_create_u32("force_kill", 0600, dir, &force_kill);
+	debugfs_create_atomic_t("forced", 0400, dir, &forced);
+	debugfs_create_atomic_t("relock_failed", 0400, dir, &relock_failed);
+	return 0;
+}
+
+static void __exit madvise_probe_exit(void)
+{
+	debugfs_remove(dir);
+	unregister_all();
+	if (watched)
+		put_task_struct(watched);
+}
+
+module_init(madvise_probe_init);
+module_exit(madvise_probe_exit);
+MODULE_DESCRIPTION("Watch a madvise() request and force its retry");
+MODULE_LICENSE("GPL");
