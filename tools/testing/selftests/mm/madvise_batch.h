@@ -16,9 +16,11 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 
 #include "trace_count.h"
 #include "vm_util.h"
@@ -315,6 +317,139 @@ static inline void probe_reset(void)
 	probe_set("force_times", 1);
 	probe_set("force_kill", 0);
 }
+
+/* The step of that number, from 1, and those after it lose their races. */
+static inline void probe_force(long at, long times)
+{
+	probe_set("force_at", at);
+	probe_set("force_times", times);
+}
+
+/* What madvise_probe saw of a request; its own page tells what the words mean. */
+struct request {
+	ssize_t ret;
+	int err;
+	long pending;
+	long steps;
+	long forced;
+	long acquired;
+	long released;
+	long released_live;
+	long relock_failed;
+};
+
+static inline void probe_read(struct request *req)
+{
+	probe_set("watch", 0);
+	req->pending = probe_get("pending");
+	req->steps = probe_get("steps");
+	req->forced = probe_get("forced");
+	req->acquired = probe_get("acquired");
+	req->released = probe_get("released");
+	req->released_live = probe_get("released_live");
+	req->relock_failed = probe_get("relock_failed");
+}
+
+/*
+ * Between the two writes nothing runs but the request. The first time round the
+ * request is empty: it brings in the pages that the code itself needs.
+ */
+static inline struct request watch_vector(const struct iovec *vec, size_t nr,
+					  int advice)
+{
+	int pidfd = syscall(__NR_pidfd_open, getpid(), 0);
+	int fd = open(PROBE_DIR "watch", O_WRONLY | O_CLOEXEC);
+	struct request req = {};
+	ssize_t started, ended;
+	int empty;
+
+	for (empty = 1; empty >= 0; empty--) {
+		started = write(fd, "1", 1);
+		req.ret = syscall(__NR_process_madvise, pidfd, vec,
+				  empty ? 0 : nr, advice, 0U);
+		req.err = req.ret < 0 ? errno : 0;
+		ended = write(fd, "0", 1);
+	}
+	close(fd);
+	close(pidfd);
+	probe_read(&req);
+	if (started != 1 || ended != 1)
+		req.steps = -1;
+	return req;
+}
+
+static inline struct request watch_madvise(void *area, size_t size, int advice)
+{
+	int fd = open(PROBE_DIR "watch", O_WRONLY | O_CLOEXEC);
+	struct request req = {};
+	ssize_t started, ended;
+	int empty;
+
+	for (empty = 1; empty >= 0; empty--) {
+		started = write(fd, "1", 1);
+		req.ret = madvise(area, empty ? 0 : size, advice);
+		req.err = req.ret < 0 ? errno : 0;
+		ended = write(fd, "0", 1);
+	}
+	close(fd);
+	probe_read(&req);
+	if (started != 1 || ended != 1)
+		req.steps = -1;
+	return req;
+}
+
+/*
+ * A request that is killed, watched by one that shares its address space and
+ * lives on. Returns the signal that ended it, or 0.
+ */
+struct killed_request {
+	const struct iovec *vec;
+	size_t nr;
+	int advice;
+};
+
+static inline int killed_request_main(void *arg)
+{
+	struct killed_request *killed = arg;
+
+	watch_vector(killed->vec, killed->nr, killed->advice);
+	return 0;
+}
+
+static inline int watch_killed(const struct iovec *vec, size_t nr, int advice,
+			       struct request *req)
+{
+	struct killed_request killed = { vec, nr, advice };
+	size_t stack_size = 64 * 1024;
+	int status = 0;
+	char *stack;
+	pid_t pid;
+
+	stack = mmap(NULL, stack_size, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+	if (stack == MAP_FAILED)
+		return 0;
+	pid = clone(killed_request_main, stack + stack_size,
+		    CLONE_VM | SIGCHLD, &killed);
+	if (pid > 0)
+		waitpid(pid, &status, 0);
+	munmap(stack, stack_size);
+	probe_read(req);
+	return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+/*
+ * Every gather was finished once, and before mmap_lock was let go; the lock was
+ * taken that often, and let go as often.
+ */
+#define EXPECT_BALANCED(req, locks) do {			\
+	const struct request *_req = &(req);			\
+								\
+	EXPECT_EQ(_req->pending, 0);				\
+	EXPECT_EQ(_req->released_live, 0);			\
+	EXPECT_EQ(_req->acquired, (locks));			\
+	EXPECT_EQ(_req->released, _req->acquired);		\
+} while (0)
 
 #define HUGE_POOL	"/proc/sys/vm/nr_hugepages"
 
