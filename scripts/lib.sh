@@ -47,6 +47,30 @@ series() {
 		"$PATCHES/series"
 }
 
+# inputs: a hash of all that the tree is assembled from
+inputs() {
+	(
+		cd "$ROOT" || exit
+		cat "$W/base"
+		series
+		series | while read -r topic patch new; do
+			# shellcheck disable=SC2086 # a list of files
+			sha256sum "patches/$BASE/$topic/$patch" $new
+			for file in $new; do test -x "$file" && echo "x $file"; done
+		done || :
+	) 2>&1 | sha256sum | cut -c1-32
+}
+
+# work_in_tree TIP: what of a developer's the tree has that is not of the
+# assembly whose last commit is TIP; nothing when there is none
+work_in_tree() {
+	if [ "$(git_ -C "$TREE" rev-parse -q --verify HEAD)" != "$1" ]; then
+		echo "commits of its own"
+	elif [ -n "$(git_ -C "$TREE" status --porcelain)" ]; then
+		echo "changes that are not committed"
+	fi
+}
+
 while read -r _name _value; do
 	eval "_set=\${$_name-}"
 	# shellcheck disable=SC2154
