@@ -2,7 +2,7 @@
 #
 # Sends the mail series that series.sh wrote, or shows to whom it would go.
 #
-# What:   for each mail of out/BASE/series/vV its subject and the recipients
+# What:   for each mail of out/BASE/series/vV (made now if it is not there) its subject and the recipients
 #         that the kernel's scripts/get_maintainer.pl gives: maintainers as To,
 #         reviewers and lists as Cc. The cover letter goes to all of them.
 #         With SEND=yes the mails are then sent by the sender's own git
@@ -46,10 +46,10 @@ case ${1-} in
 esac
 
 dir=$W/series/v$V
-[ -d "$dir" ] || die "no out/$BASE/series/v$V yet: 'make series V=$V'"
+[ -d "$dir" ] || "$ROOT/scripts/series.sh" > /dev/null
 [ ! -f "$dir/sent" ] || die "v$V was sent on $(cat "$dir/sent"): take V=$((V + 1))"
 for mail in "$dir"/*.patch; do
-	sed -n 's/^Subject: //p; /^$/q' "$mail"
+	git mailinfo -k /dev/null /dev/null < "$mail" | sed -n 's/^Subject: //p'
 	recipients to "$mail" | sed 's/^/    To: /'
 	recipients cc "$mail" | sed 's/^/    Cc: /'
 done
