@@ -17,8 +17,12 @@ ACCEL	?=
 RUNS	?= 5
 K	?= before after
 T	?=
+TOPIC	?= batching selftests
+V	?= 1
+PREV	?=
+SEND	?=
 
-export BASE BASEVER KSRC KREF CONFIG ARCH JOBS CPUS MEM ACCEL RUNS K T
+export BASE BASEVER KSRC KREF CONFIG ARCH JOBS CPUS MEM ACCEL RUNS K T TOPIC PREV SEND
 
 VERBS := $(filter-out lib guest-init, $(basename $(notdir $(wildcard scripts/*.sh))))
 
@@ -39,6 +43,8 @@ help:
 	@echo  '  build           - Compile the kernels before and after'
 	@echo  '  boot            - A shell in the patched kernel'
 	@echo  '  ksft            - Run kselftests of mm in the guest: T="name ..."'
+	@echo  '  series          - Write the mail series of TOPIC: out/$(BASE)/series'
+	@echo  '  send            - Show who would get these mails; SEND=yes sends them'
 	@echo  '  clean           - Remove out/'
 	@echo  ''
 	@echo  'Knobs:'
@@ -54,6 +60,10 @@ help:
 	@echo  '  RUNS=$(RUNS)          - Repetitions of a measurement'
 	@echo  '  K="$(K)" - Kernels to run on'
 	@echo  '  T=$(T)              - Tests to run; empty: all that lists/ksft.tsv names'
+	@echo  '  TOPIC="$(TOPIC)" - Topics of patches/ that a mail series has'
+	@echo  '  V=$(V) PREV=$(PREV)       - Its version, and the mails of the version before: a'
+	@echo  '                    directory or an mbox; empty: those in out/'
+	@echo  '  SEND=$(SEND)           - yes: make send sends'
 
 clean:
 	rm -rf out
@@ -62,6 +72,10 @@ run check: deps
 tree: fetch
 build: tree
 boot ksft: build
+series send: tree
+
+# Not for the others: the kernel's own make takes V for something else.
+series send: export V := $(V)
 
 .NOTPARALLEL:
 
