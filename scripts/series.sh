@@ -24,6 +24,7 @@ case $V in
 '' | *[!0-9]* | 0*) misuse "V=$V is no version: V=1, V=2, ..." ;;
 esac
 dir=$W/series/v$V
+# shellcheck disable=SC2153 # a knob, set by lib.sh
 cover=patches/$BASE/${TOPIC%% *}/cover
 need git git
 
