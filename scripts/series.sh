@@ -33,6 +33,12 @@ need git git
 read -r _ tip < "$W/tree.stamp"
 work=$(work_in_tree "$tip")
 [ -z "$work" ] || die "out/$BASE/tree has $work: 'make patches' first"
+# the series file has a line for each commit after the base
+lines=$(series | awk -v topics="$TOPIC" '
+	BEGIN { n = split(topics, topic); for (i in topic) want[topic[i]] }
+	$1 in want { seen[$1]; if (!first) first = NR; if (last && last < NR - 1) gap = 1; last = NR }
+	END { for (t in want) if (!(t in seen)) gap = 1; if (gap || !n) exit 1; print first, last }') ||
+	misuse "TOPIC='$TOPIC' must name topics of patches/$BASE/series that stand next to each other"
 [ -f "$ROOT/$cover" ] || die "no $cover: a series needs a cover letter"
 ! LC_ALL=C grep -n '[^ -~]' "$ROOT/$cover" >&2 ||
 	die "$cover has more than plain ASCII in the lines above: reword them"
@@ -51,12 +57,7 @@ trap 'exit 143' TERM
 cleanup
 mkdir -p "$tmp/mails"
 
-# 1. Which commits: the series file has a line for each after the base.
-lines=$(series | awk -v topics="$TOPIC" '
-	BEGIN { n = split(topics, topic); for (i in topic) want[topic[i]] }
-	$1 in want { seen[$1]; if (!first) first = NR; if (last && last < NR - 1) gap = 1; last = NR }
-	END { for (t in want) if (!(t in seen)) gap = 1; if (gap || !n) exit 1; print first, last }') ||
-	misuse "TOPIC='$TOPIC' must name topics of patches/$BASE/series that stand next to each other"
+# 1. Which commits
 nth() { if [ "$1" -eq 0 ]; then echo base; else git_ -C "$TREE" rev-list --reverse base.."$tip" | sed -n "$1p"; fi; }
 start=$(nth $((${lines% *} - 1)))
 end=$(nth "${lines#* }")
@@ -71,6 +72,12 @@ if [ "$V" -gt 1 ]; then
 	git_ -C "$GITDIR" worktree add -q --detach --no-checkout "$tmp/previous" "$start"
 	git_ -C "$tmp/previous" read-tree HEAD
 	if [ -d "$PREV" ]; then set -- "$PREV"/*.patch; else set -- "$PREV"; fi
+	# without the sign-off, which the commits of the tree do not have either
+	for mail; do
+		LC_ALL=C sed '/^Signed-off-by: /d' "$mail" > "$tmp/${mail##*/}"
+		set -- "$@" "$tmp/${mail##*/}"
+		shift
+	done
 	GIT_COMMITTER_NAME=series GIT_COMMITTER_EMAIL=series@localhost \
 		git_ -C "$tmp/previous" am -q -3 --empty=drop "$@" > "$tmp/log" 2>&1 ||
 		die "the mails of $PREV do not apply to the kernel before: $(head -n 1 "$tmp/log")"
