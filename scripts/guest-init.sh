@@ -58,8 +58,8 @@ else
 	# shellcheck disable=SC2154 # of JOB/env
 	stty rows "$rows" cols "$cols" sane < /dev/ttyS1
 	export PS1="$KERNEL:\\w# "
-	for shell in bash sh; do command -v $shell > /dev/null && break; done
-	setsid -w -c "$shell" -i < /dev/ttyS1 > /dev/ttyS1 2>&1
+	if command -v bash > /dev/null; then set -- bash --norc -i; else set -- sh -i; fi
+	setsid -w -c "$@" < /dev/ttyS1 > /dev/ttyS1 2>&1
 fi
 echo $? > "$(port status)"
 exec busybox reboot -f	# -no-reboot makes QEMU end
