@@ -55,11 +55,13 @@ port() {
 if [ -f "$job/command" ]; then
 	setsid -w sh "$job/command" < /dev/null > "$(port output)" 2>&1
 else
-	# shellcheck disable=SC2154 # of JOB/env
-	stty rows "$rows" cols "$cols" sane < /dev/ttyS1
 	export PS1="$KERNEL:\\w# "
 	if command -v bash > /dev/null; then set -- bash --norc -i; else set -- sh -i; fi
-	setsid -w -c "$@" < /dev/ttyS1 > /dev/ttyS1 2>&1
+	{
+		# shellcheck disable=SC2154 # of JOB/env
+		stty rows "$rows" cols "$cols" sane
+		setsid -w -c "$@"
+	} <> /dev/ttyS1 >&0 2>&1
 fi
 echo $? > "$(port status)"
 exec busybox reboot -f	# -no-reboot makes QEMU end
