@@ -10,24 +10,28 @@
 #         (else status 1); the guest gives a verdict in time (else 128, lost).
 # Why:    a guest's state never comes from reading its console, and a guest that
 #         says nothing never passes.
-# Usage:  boot.sh [-k KERNEL] [-c "FRAGMENT ..."] [-t SECONDS] [-o FILE] COMMAND...
+# Usage:  boot.sh [-k KERNEL] [-c "FRAGMENT ..."] [-t SECONDS] [-o FILE]
+#                 [-q QEMU-ARGUMENTS] COMMAND...
 #         boot.sh [-k KERNEL] [-c "FRAGMENT ..."]
 #         KERNEL is before or after (default); -o: a copy of the output.
 #         COMMAND is run by sh as root, in this repository's root, with the
 #         variable KERNEL set, a writable /tmp, and nothing else to write to.
 #         Without it: a shell on this terminal; exit N ends the guest with N.
+#         With ACCEL=icount the guest has one CPU, and its clock counts that
+#         CPU's instructions: each is a nanosecond.
 # Status: the command's own; 1 splat, 2 wrong use, 128 lost.
 set -eu
 # shellcheck source=scripts/lib.sh
 . "$(dirname "$0")/lib.sh"
-kernel=after limit=600 copy=
-while getopts hk:c:t:o: opt; do
+kernel=after limit=600 copy='' more=''
+while getopts hk:c:t:o:q: opt; do
 	case $opt in
 	h) usage ;;
 	k) kernel=$OPTARG ;;
 	c) CONFIG=$OPTARG ;;
 	t) limit=$OPTARG ;;
 	o) copy=$OPTARG ;;
+	q) more=$OPTARG ;;
 	*) misuse "see boot.sh -h" ;;
 	esac
 done
@@ -43,17 +47,20 @@ image=$W/build/$(echo "$CONFIG $ARCH" | tr ' ' +)/$kernel/arch/x86/boot/bzImage
 # KVM only where it is sure to work: the device alone opens on machines where
 # a guest then hangs before its first line.
 case $ACCEL in
-kvm) ;;
-tcg) ;;
+kvm | tcg | icount) ;;
 '')
 	if grep -qwE 'vmx|svm' /proc/cpuinfo && (: <>/dev/kvm) 2>/dev/null; then
 		ACCEL=kvm
 	else
 		ACCEL=tcg
 	fi ;;
-*) misuse "ACCEL=$ACCEL: kvm or tcg" ;;
+*) misuse "ACCEL=$ACCEL: kvm, tcg or icount" ;;
 esac
-if [ "$ACCEL" = kvm ]; then cpu=host; else ACCEL=tcg,thread=multi cpu=max; fi
+case $ACCEL in
+kvm) cpu=host ;;
+tcg) ACCEL=tcg,thread=multi cpu=max ;;
+icount) ACCEL=tcg cpu=max CPUS=1 more="-icount shift=0,sleep=off $more" ;;
+esac
 
 job=$W/guest/$kernel.$$
 rm -rf "$job"
@@ -96,7 +103,8 @@ esac
 append="root=rootfs rootfstype=9p rootflags=trans=virtio,version=9p2000.L,cache=loose,msize=262144 ro"
 append="$append console=ttyS0 panic=-1 oops=panic init=$ROOT/scripts/guest-init.sh -- $job"
 words=$#
-set -- setpriv --pdeathsig TERM qemu-system-x86_64 -accel "$ACCEL" -cpu "$cpu" -smp "$CPUS" -m "$MEM" \
+# shellcheck disable=SC2086 # a list of arguments
+set -- setpriv --pdeathsig TERM qemu-system-x86_64 -accel "$ACCEL" -cpu "$cpu" -smp "$CPUS" -m "$MEM" $more \
 	-nodefaults -no-user-config -display none -no-reboot \
 	-kernel "$image" -append "$append" \
 	-fsdev local,id=root,path=/,security_model=none,readonly=on,multidevs=remap \
