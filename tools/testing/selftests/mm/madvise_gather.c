@@ -543,9 +543,8 @@ TEST_F(gather, retry)
 			flushes = at == NR_RANGES - 1 ? 1 : 2;
 			if (!kernel_batches())
 				flushes = NR_RANGES;
-			if (variant->batched) {
+			if (variant->batched)
 				EXPECT_EQ(self->count.local, flushes);
-			}
 		}
 	}
 }
@@ -561,9 +560,8 @@ TEST_F(gather, retry_in_range_over_vmas)
 	req = watch_vector(self->vec, 1, variant->advice);
 	EXPECT_EQ(req.ret, 8 * psize());
 	EXPECT_EQ(req.forced, 1);
-	if (variant->batched) {
+	if (variant->batched)
 		EXPECT_EQ(req.steps, 3 + 8);
-	}
 	EXPECT_BALANCED(req, 2);
 }
 
