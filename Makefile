@@ -45,6 +45,8 @@ help:
 	@echo  '  ksft            - Run kselftests of mm in the guest: T="name ..."'
 	@echo  '  series          - Write the mail series of TOPIC: out/$(BASE)/series'
 	@echo  '  send            - Show who would get these mails; SEND=yes sends them'
+	@echo  '  bench           - Measure before and after in turn; writes results/'
+	@echo  '  quote           - Write the results that README.md quotes into it again'
 	@echo  '  clean           - Remove out/'
 	@echo  ''
 	@echo  'Knobs:'
@@ -56,7 +58,7 @@ help:
 	@echo  '  ARCH=$(ARCH)        - Architecture, as in the kernel'
 	@echo  '  JOBS=$(JOBS)           - Compilations at once; empty: one for each CPU'
 	@echo  '  CPUS=$(CPUS) MEM=$(MEM)  - Size of the guest'
-	@echo  '  ACCEL=$(ACCEL)          - kvm or tcg; empty: KVM where it is usable'
+	@echo  '  ACCEL=$(ACCEL)          - kvm, tcg or icount; empty: KVM where it is usable'
 	@echo  '  RUNS=$(RUNS)          - Repetitions of a measurement'
 	@echo  '  K="$(K)" - Kernels to run on'
 	@echo  '  T=$(T)              - Tests to run; empty: all that lists/ksft.tsv names'
@@ -72,6 +74,7 @@ run check: deps
 tree: fetch
 build: tree
 boot ksft: build
+bench: tree
 series send: tree
 
 # Not for the others: the kernel's own make takes V for something else.
