@@ -3,10 +3,11 @@
 # Writes a mail series, ready for git send-email.
 #
 # What:   out/BASE/series/vV/*.patch: a cover letter, made from the `cover` of
-#         the first topic, and a mail for each commit of the topics, signed off
-#         by the sender's git identity. The cover ends with what the series
-#         stands on: the Debian package and its version, or with KSRC the
-#         commit, and the patch ids of the prerequisites.
+#         the first topic and from results/, and a mail for each commit of the
+#         topics, signed off by the sender's git identity. The letter ends with
+#         what the series stands on: the Debian package and its version, or with
+#         KSRC the commit, and the patch ids of the prerequisites. Its text alone
+#         is out/BASE/series/vV/cover, for other tools that send.
 #         From V=2 on it has the range-diff against the version before: against
 #         the mails in out/BASE/series, or where PREV says (a directory of
 #         mails, or an mbox).
@@ -94,7 +95,21 @@ git_ -C "$TREE" format-patch -q -o "$tmp/mails" -v "$V" --subject-prefix="PATCH 
 	--cover-letter --from="$sender" --signoff --base=base --abbrev=12 \
 	${previous:+--range-diff="$start..$previous"} "$start..$end"
 
-# 4. The cover letter.
+# 4. The cover letter; a line @FILE@ of it stands for that table of results.
+while IFS= read -r line; do
+	case $line in
+	@*@)
+		file=${line#@}
+		file=${file%@}
+		if [ -f "$ROOT/$file" ]; then
+			"$ROOT/scripts/quote.sh" "$file"
+		else
+			echo "(not measured)"
+			say "the cover has no figures: no $file, 'make bench' makes it"
+		fi ;;
+	*) printf '%s\n' "$line" ;;
+	esac
+done < "$ROOT/$cover" > "$tmp/mails/cover"
 VERSION='' KSRC='' PACKAGE='' DEBVERSION=''
 # shellcheck source=/dev/null
 . "$W/base"
@@ -106,8 +121,8 @@ for letter in "$tmp/mails"/*-0000-cover-letter.patch; do
 		/^\*\*\* BLURB HERE \*\*\*$/ { printf "%s", text; next }
 		/^base-commit: / && standing { print standing; next }
 		{ if (!done) done = sub(/\*\*\* SUBJECT HERE \*\*\*/, subject); print }' \
-		"$ROOT/$cover" "$letter" > "$tmp/cover"
-	cat "$tmp/cover" > "$letter"
+		"$tmp/mails/cover" "$letter" > "$tmp/letter"
+	cat "$tmp/letter" > "$letter"
 done
 
 rm -rf "$dir"
