@@ -36,7 +36,7 @@ room() {
 # The repository's own git trees: no configuration, hook or signature of the
 # user's may change a commit id.
 git_() {
-	GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1 git \
+	GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1 command git \
 		-c core.hooksPath=/dev/null -c core.autocrlf=false -c gc.auto=0 \
 		-c advice.detachedHead=false -c core.untrackedCache=true "$@"
 }

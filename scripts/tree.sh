@@ -67,11 +67,13 @@ base_of_package() {
 	dpkg-deb --fsys-tarfile "$DEB" | tar -xO "./usr/src/$PACKAGE.tar.xz" |
 		tar -xJ --strip-components=1 -C "$tmp/base" ||
 		die "cannot unpack $DEB: remove it and 'make fetch'"
+	# Debian's .gitignore hides every file that is new from a developer.
+	sed -i '\|^/\*$|d; \|^!/debian/$|d' "$tmp/base/.gitignore"
 	# Big files go into one pack as they come. So do all here: several times
 	# faster than a file for each.
 	git_ -C "$GITDIR" -c core.bare=false -c core.bigFileThreshold=1 -c core.compression=1 \
 		--work-tree="$tmp/base" add -Af .
-	base=$(printf '%s\n\n%s\n' "Linux $VERSION" "The source in Debian's $PACKAGE $DEBVERSION." |
+	base=$(printf '%s\n\n%s\n' "Linux $VERSION" "The source in Debian's $PACKAGE $DEBVERSION, but for .gitignore." |
 		GIT_AUTHOR_NAME=Linux GIT_AUTHOR_EMAIL=linux@localhost GIT_AUTHOR_DATE="$GIT_COMMITTER_DATE" \
 		git_ -C "$GITDIR" commit-tree "$(git_ -C "$GITDIR" write-tree)")
 	git_ -C "$GITDIR" update-ref "$ref" "$base"
