@@ -335,6 +335,8 @@ struct request {
 	long acquired;
 	long released;
 	long released_live;
+	long huge_zaps;
+	long huge_zaps_live;
 	long relock_failed;
 };
 
@@ -347,6 +349,8 @@ static inline void probe_read(struct request *req)
 	req->acquired = probe_get("acquired");
 	req->released = probe_get("released");
 	req->released_live = probe_get("released_live");
+	req->huge_zaps = probe_get("huge_zaps");
+	req->huge_zaps_live = probe_get("huge_zaps_live");
 	req->relock_failed = probe_get("relock_failed");
 }
 

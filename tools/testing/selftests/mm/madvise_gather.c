@@ -294,7 +294,11 @@ TEST_F(gather, range_refused)
 	munmap(area, psize());
 }
 
-/* Huge pages between others, and a range that splits one, balance. */
+/*
+ * Huge pages between others balance, and so does a range that splits one. They
+ * are flushed and freed before another thread's fault may look for them in the
+ * pool.
+ */
 TEST_F(gather, hugetlb_range)
 {
 	size_t huge_size = default_huge_page_size();
@@ -321,6 +325,8 @@ TEST_F(gather, hugetlb_range)
 		req = watch_vector(self->vec, NR_RANGES, variant->advice);
 		EXPECT_EQ(req.ret, ranges_size(self->vec, NR_RANGES));
 		EXPECT_BALANCED(req, 1);
+		EXPECT_EQ(req.huge_zaps, 1);
+		EXPECT_EQ(req.huge_zaps_live, 0);
 		EXPECT_EQ(*huge, 0);
 
 		self->vec[at].iov_base += psize();

@@ -19,6 +19,9 @@
  *   released	   how often it let mmap_lock go
  *   released_live how often it did so with a live gather (or with one finished
  *		   twice)
+ *   huge_zaps	   how often it was done with huge pages of hugetlbfs
+ *   huge_zaps_live how often it was so with a live gather: another thread's fault
+ *		   may then find the pool empty
  *
  *   force_at	   the number of the step, from 1, that does its work and then
  *		   says -ERESTARTNOINTR; 0: none. Such a step has lost a race:
@@ -69,7 +72,7 @@ static enum relock_state relock;
 
 static u32 force_at, force_times = 1, force_kill;
 static atomic_t steps, forced, acquired, released, released_live;
-static atomic_t relock_failed;
+static atomic_t huge_zaps, huge_zaps_live, relock_failed;
 
 static bool is_watched(struct mm_struct *mm)
 {
@@ -103,6 +106,23 @@ static int step_return(struct kretprobe_instance *ri, struct pt_regs *regs)
 static struct kretprobe step_probe = {
 	.handler = step_return,
 	.kp.symbol_name = "madvise_vma_behavior",
+};
+
+/* On entry the gather must be finished: faults are let in from here on. */
+static int huge_zap_end(struct kprobe *kp, struct pt_regs *regs)
+{
+	if (!is_watched(current->mm))
+		return 0;
+
+	atomic_inc(&huge_zaps);
+	if (atomic_read(&current->mm->tlb_flush_pending))
+		atomic_inc(&huge_zaps_live);
+	return 0;
+}
+
+static struct kprobe huge_probe = {
+	.pre_handler = huge_zap_end,
+	.symbol_name = "__hugetlb_zap_end",
 };
 
 static void on_released(void *data, struct mm_struct *mm,
@@ -174,6 +194,8 @@ static int watch_set(void *data, u64 on)
 		atomic_set(&acquired, 0);
 		atomic_set(&released, 0);
 		atomic_set(&released_live, 0);
+		atomic_set(&huge_zaps, 0);
+		atomic_set(&huge_zaps_live, 0);
 		atomic_set(&relock_failed, 0);
 		relock = RELOCK_IDLE;
 		WRITE_ONCE(watched, get_task_struct(current));
@@ -201,6 +223,8 @@ static void unregister_all(void)
 	unregister_trace_mmap_lock_released(on_released, NULL);
 	tracepoint_synchronize_unregister();
 	unregister_kretprobe(&step_probe);
+	if (IS_ENABLED(CONFIG_HUGETLB_PAGE))
+		unregister_kprobe(&huge_probe);
 }
 
 static int __init madvise_probe_init(void)
@@ -211,6 +235,15 @@ static int __init madvise_probe_init(void)
 	if (ret) {
 		pr_err("no probe on %s (%d)\n", step_probe.kp.symbol_name, ret);
 		return ret;
+	}
+	if (IS_ENABLED(CONFIG_HUGETLB_PAGE)) {
+		ret = register_kprobe(&huge_probe);
+		if (ret) {
+			pr_err("no probe on %s (%d)\n", huge_probe.symbol_name,
+			       ret);
+			unregister_kretprobe(&step_probe);
+			return ret;
+		}
 	}
 	if (register_trace_mmap_lock_released(on_released, NULL) ||
 	    register_trace_mmap_lock_start_locking(on_start_locking, NULL) ||
@@ -228,6 +261,8 @@ static int __init madvise_probe_init(void)
 	debugfs_create_atomic_t("acquired", 0400, dir, &acquired);
 	debugfs_create_atomic_t("released", 0400, dir, &released);
 	debugfs_create_atomic_t("released_live", 0400, dir, &released_live);
+	debugfs_create_atomic_t("huge_zaps", 0400, dir, &huge_zaps);
+	debugfs_create_atomic_t("huge_zaps_live", 0400, dir, &huge_zaps_live);
 	debugfs_create_u32("force_at", 0600, dir, &force_at);
 	debugfs_create_u32("force_times", 0600, dir, &force_times);
 	debugfs_create_u32("force_kill", 0600, dir, &force_kill);

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A request to give memory back may have to wait: for the monitor of a
+ * userfaultfd that wants to hear of UFFD_EVENT_REMOVE. mmap_lock is free
+ * meanwhile, and what was given back before is flushed and free, however long
+ * the monitor takes. Nobody else pays for the wait.
+ *
+ *   |PPPPPPPP|  |uu|  |P|
+ *   |--------|  |--|  |-|
+ *      done     waits
+ */
+#define _GNU_SOURCE
+#include <poll.h>
+#include <sys/sysinfo.h>
+#include <linux/userfaultfd.h>
+
+#include "../kselftest_harness.h"
+#include "madvise_batch.h"
+
+#define FIRST_PAGES	8000	/* less than a gather holds */
+#define WAIT_MS		200
+
+enum answer {
+	ANSWER_READ,		/* takes the event */
+	ANSWER_CLOSE,		/* goes away */
+	ANSWER_KILL,		/* kills who waits, then takes the event */
+};
+
+struct monitor {
+	pthread_t thread;
+	int uffd;
+	enum answer answer;
+	int page_flush_fd;	/* flushes of one page, of this thread */
+	char *own;		/* a page that it gives back meanwhile */
+	struct flush_count *count;
+	bool returned;		/* the request has */
+	bool stop;
+	pid_t waiter;
+
+	/* What it saw while the request waited for the first time. */
+	int events;
+	long long flushes;
+	long long page_flushes;
+	unsigned long free_ram;
+	bool returned_early;
+	bool mapped;
+};
+
+static unsigned long free_ram(void)
+{
+	struct sysinfo info;
+
+	sysinfo(&info);
+	return info.freeram * info.mem_unit;
+}
+
+static void look_around(struct monitor *monitor)
+{
+	char *other;
+
+	usleep(WAIT_MS * 1000);
+	monitor->flushes = monitor->count->local +
+			   trace_count_read(monitor->count->local_fd);
+	monitor->free_ram = free_ram();
+	monitor->returned_early = __atomic_load_n(&monitor->returned,
+						  __ATOMIC_ACQUIRE);
+
+	/* Takes mmap_lock for writing. */
+	other = mmap(NULL, psize(), PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		     0);
+	monitor->mapped = other != MAP_FAILED && !munmap(other, psize());
+
+	*monitor->own = 1;
+	monitor->page_flushes = -trace_count_read(monitor->page_flush_fd);
+	madvise(monitor->own, psize(), MADV_DONTNEED);
+	monitor->page_flushes += trace_count_read(monitor->page_flush_fd);
+}
+
+static void *monitor_main(void *arg)
+{
+	struct monitor *monitor = arg;
+	struct pollfd poll_fd = { .fd = monitor->uffd, .events = POLLIN };
+	struct uffd_msg msg;
+
+	monitor->page_flush_fd = trace_count_open(TRACE_FLUSH,
+						  "reason == 3 && pages == 1");
+	while (!__atomic_load_n(&monitor->stop, __ATOMIC_ACQUIRE)) {
+		if (poll(&poll_fd, 1, 20) != 1)
+			continue;
+		if (!monitor->events)
+			look_around(monitor);
+		monitor->events++;
+		if (monitor->answer == ANSWER_CLOSE) {
+			close(monitor->uffd);
+			break;
+		}
+		if (monitor->answer == ANSWER_KILL) {
+			kill(__atomic_load_n(&monitor->waiter,
+					     __ATOMIC_ACQUIRE), SIGKILL);
+			usleep(WAIT_MS * 1000);
+		}
+		if (read(monitor->uffd, &msg, sizeof(msg)) != sizeof(msg) ||
+		    msg.event != UFFD_EVENT_REMOVE)
+			monitor->events--;
+	}
+	close(monitor->page_flush_fd);
+	return NULL;
+}
+
+FIXTURE(uffd)
+{
+	struct monitor monitor;
+	struct flush_count count;
+	struct iovec vec[8];
+	char *first;
+	char *waits;
+	bool monitoring;
+};
+
+FIXTURE_VARIANT(uffd)
+{
+	int advice;
+	bool locked;
+	bool empties;
+};
+
+FIXTURE_VARIANT_ADD(uffd, dontneed)
+{
+	.advice = MADV_DONTNEED,
+	.empties = true,
+};
+
+FIXTURE_VARIANT_ADD(uffd, dontneed_locked)
+{
+	.advice = MADV_DONTNEED_LOCKED,
+	.locked = true,
+	.empties = true,
+};
+
+FIXTURE_VARIANT_ADD(uffd, free)
+{
+	.advice = MADV_FREE,
+};
+
+FIXTURE_SETUP(uffd)
+{
+	struct uffdio_api api = {
+		.api = UFFD_API,
+		.features = UFFD_FEATURE_EVENT_REMOVE,
+	};
+	const char *reason = lacks_self_advice();
+
+	if (!reason)
+		reason = lacks_flush_count(&self->count);
+	if (reason)
+		SKIP(return, "%s", reason);
+
+	self->first = map_pages(FIRST_PAGES);
+	self->waits = map_pages(4);
+	self->monitor.own = map_pages(1);
+	ASSERT_NE(self->first, NULL);
+	ASSERT_NE(self->waits, NULL);
+	ASSERT_NE(self->monitor.own, NULL);
+	if (variant->locked &&
+	    mlock2(self->first, FIRST_PAGES * psize(), MLOCK_ONFAULT))
+		SKIP(return, "needs to lock memory");
+	fill_pages(self->first, FIRST_PAGES, 1);
+	fill_pages(self->waits, 4, 1);
+
+	self->monitor.count = &self->count;
+	self->monitor.uffd = syscall(__NR_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+	if (self->monitor.uffd < 0 ||
+	    ioctl(self->monitor.uffd, UFFDIO_API, &api) ||
+	    uffd_register(self->monitor.uffd, self->waits, 4 * psize(), true,
+			  false, false))
+		SKIP(return, "needs userfaultfd with UFFD_EVENT_REMOVE");
+}
+
+FIXTURE_TEARDOWN(uffd)
+{
+	if (self->monitoring) {
+		__atomic_store_n(&self->monitor.stop, true, __ATOMIC_RELEASE);
+		pthread_join(self->monitor.thread, NULL);
+	}
+	probe_reset();
+}
+
+static void monitor_start(struct __test_metadata *_metadata,
+			  FIXTURE_DATA(uffd) * self, enum answer answer)
+{
+	self->monitor.answer = answer;
+	ASSERT_EQ(pthread_create(&self->monitor.thread, NULL, monitor_main,
+				 &self->monitor), 0);
+	self->monitoring = true;
+}
+
+static void monitor_join(FIXTURE_DATA(uffd) * self)
+{
+	__atomic_store_n(&self->monitor.returned, true, __ATOMIC_RELEASE);
+	__atomic_store_n(&self->monitor.stop, true, __ATOMIC_RELEASE);
+	pthread_join(self->monitor.thread, NULL);
+	self->monitoring = false;
+}
+
+/*
+ * While the request waits, the ranges before are flushed, and their memory is
+ * free for others.
+ */
+TEST_F(uffd, ranges_before_are_done)
+{
+	unsigned long ram;
+
+	make_ranges(self->vec, 4, self->first, FIRST_PAGES / 4,
+		    FIRST_PAGES / 4);
+	make_ranges(self->vec + 4, 1, self->waits, 1, 1);
+	monitor_start(_metadata, self, ANSWER_READ);
+
+	ram = free_ram();
+	flush_count_start(&self->count);
+	EXPECT_EQ(advise_self(self->vec, 5, variant->advice),
+		  ranges_size(self->vec, 5));
+	monitor_join(self);
+
+	EXPECT_EQ(self->monitor.events, 1);
+	EXPECT_FALSE(self->monitor.returned_early);
+	EXPECT_EQ(self->monitor.flushes, kernel_batches() ? 1 : 4);
+	if (variant->empties)
+		EXPECT_GT(self->monitor.free_ram,
+			  ram + FIRST_PAGES / 2 * psize());
+}
+
+/*
+ * While the request waits, other threads can map memory, and what they give back
+ * themselves is flushed page by page, not with the whole address space, as it
+ * were if a gather was live beside theirs.
+ */
+TEST_F(uffd, others_do_not_pay)
+{
+	make_ranges(self->vec, 1, self->first, 8, 8);
+	make_ranges(self->vec + 1, 1, self->waits, 1, 1);
+	monitor_start(_metadata, self, ANSWER_READ);
+
+	EXPECT_EQ(advise_self(self->vec, 2, variant->advice),
+		  ranges_size(self->vec, 2));
+	monitor_join(self);
+
+	EXPECT_EQ(self->monitor.events, 1);
+	EXPECT_FALSE(self->monitor.returned_early);
+	EXPECT_TRUE(self->monitor.mapped);
+	EXPECT_EQ(self->monitor.page_flushes, 1);
+}
+
+/*
+ * Each wait costs one flush, if there is something to flush.
+ *
+ *   |P|  |u|  |P|  |u|  |P|
+ *   |-|  |-|  |-|  |-|  |-|
+ *     flush|  flush|  flush|
+ */
+TEST_F(uffd, each_wait_flushes_once)
+{
+	make_ranges(self->vec, 5, self->first, 1, 2);
+	self->vec[1].iov_base = self->waits;
+	self->vec[3].iov_base = self->waits + 2 * psize();
+	monitor_start(_metadata, self, ANSWER_READ);
+
+	flush_count_start(&self->count);
+	EXPECT_EQ(advise_self(self->vec, 5, variant->advice), 5 * psize());
+	flush_count_stop(&self->count);
+	monitor_join(self);
+	EXPECT_EQ(self->monitor.events, 2);
+	EXPECT_EQ(self->count.local, kernel_batches() ? 3 : 5);
+	EXPECT_FALSE(self->monitor.returned_early);
+}
+
+/* madvise() waits in the same way, and flushes once. */
+TEST_F(uffd, madvise_waits)
+{
+	monitor_start(_metadata, self, ANSWER_READ);
+	flush_count_start(&self->count);
+	EXPECT_EQ(madvise(self->waits, 4 * psize(), variant->advice), 0);
+	flush_count_stop(&self->count);
+	monitor_join(self);
+
+	EXPECT_EQ(self->monitor.events, 1);
+	EXPECT_FALSE(self->monitor.returned_early);
+	EXPECT_EQ(self->monitor.flushes, 0);
+	EXPECT_EQ(self->count.local, 1);
+	if (variant->empties)
+		EXPECT_EQ(pages_present(self->waits, 4), 0);
+}
+
+/* If the monitor goes away, the request is done nevertheless. */
+TEST_F(uffd, monitor_goes_away)
+{
+	make_ranges(self->vec, 3, self->first, 1, 2);
+	self->vec[1].iov_base = self->waits;
+	monitor_start(_metadata, self, ANSWER_CLOSE);
+
+	flush_count_start(&self->count);
+	EXPECT_EQ(advise_self(self->vec, 3, variant->advice), 3 * psize());
+	flush_count_stop(&self->count);
+	monitor_join(self);
+
+	EXPECT_EQ(self->monitor.events, 1);
+	EXPECT_FALSE(self->monitor.returned_early);
+	EXPECT_EQ(self->count.local, kernel_batches() ? 2 : 3);
+	if (variant->empties) {
+		EXPECT_EQ(pages_present(self->first, 1), 0);
+		EXPECT_EQ(pages_present(self->waits, 1), 0);
+	}
+}
+
+/*
+ * A request that is killed while it waits balances. It shares its address space
+ * with this process, which lives on.
+ */
+struct waiter {
+	FIXTURE_DATA(uffd) * self;
+	int advice;
+};
+
+static int waiter_main(void *arg)
+{
+	struct waiter *waiter = arg;
+
+	__atomic_store_n(&waiter->self->monitor.waiter, getpid(),
+			 __ATOMIC_RELEASE);
+	watch_vector(waiter->self->vec, 3, waiter->advice);
+	return 0;
+}
+
+TEST_F(uffd, killed_while_waiting)
+{
+	struct waiter waiter = { self, variant->advice };
+	const char *reason = lacks_probe();
+	struct request req;
+	char *stack = map_pages(16);
+	int status = 0;
+	pid_t pid;
+
+	if (reason)
+		SKIP(return, "%s", reason);
+	ASSERT_NE(stack, NULL);
+	make_ranges(self->vec, 3, self->first, 1, 2);
+	self->vec[1].iov_base = self->waits;
+	monitor_start(_metadata, self, ANSWER_KILL);
+
+	pid = clone(waiter_main, stack + 16 * psize(), CLONE_VM | SIGCHLD,
+		    &waiter);
+	ASSERT_GT(pid, 0);
+	ASSERT_EQ(waitpid(pid, &status, 0), pid);
+	monitor_join(self);
+	probe_read(&req);
+
+	EXPECT_TRUE(WIFSIGNALED(status));
+	EXPECT_EQ(WTERMSIG(status), SIGKILL);
+	EXPECT_EQ(self->monitor.events, 1);
+	EXPECT_BALANCED(req, 2);
+}
+
+TEST_HARNESS_MAIN
