@@ -71,6 +71,16 @@ work_in_tree() {
 	fi
 }
 
+# assembled: sets tip to the last commit of the tree; stops unless the tree is
+# what patches/ says, for scripts that give out its commits
+assembled() {
+	[ -f "$W/tree.stamp" ] || die "no out/$BASE/tree yet: 'make tree'"
+	read -r _input tip < "$W/tree.stamp"
+	[ "$_input" = "$(inputs)" ] || die "patches/ changed after out/$BASE/tree was assembled: 'make tree'"
+	_work=$(work_in_tree "$tip")
+	[ -z "$_work" ] || die "out/$BASE/tree has $_work: 'make patches' first"
+}
+
 while read -r _name _value; do
 	eval "_set=\${$_name-}"
 	# shellcheck disable=SC2154
