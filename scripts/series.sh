@@ -30,10 +30,7 @@ cover=patches/$BASE/${TOPIC%% *}/cover
 need git git
 
 [ ! -f "$dir/sent" ] || die "v$V was sent on $(cat "$dir/sent"): take V=$((V + 1))"
-[ -f "$W/tree.stamp" ] || die "no out/$BASE/tree yet: 'make tree'"
-read -r _ tip < "$W/tree.stamp"
-work=$(work_in_tree "$tip")
-[ -z "$work" ] || die "out/$BASE/tree has $work: 'make patches' first"
+assembled
 # the series file has a line for each commit after the base
 lines=$(series | awk -v topics="$TOPIC" '
 	BEGIN { n = split(topics, topic); for (i in topic) want[topic[i]] }
