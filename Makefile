@@ -47,6 +47,7 @@ help:
 	@echo  '  send            - Show who would get these mails; SEND=yes sends them'
 	@echo  '  bench           - Measure before and after in turn; writes results/'
 	@echo  '  quote           - Write the results that README.md quotes into it again'
+	@echo  '  quilt           - Write the series for quilt and Debian source packages'
 	@echo  '  clean           - Remove out/'
 	@echo  ''
 	@echo  'Knobs:'
@@ -75,7 +76,7 @@ tree: fetch
 build: tree
 boot ksft: build
 bench: tree
-series send: tree
+series send quilt: tree
 
 # Not for the others: the kernel's own make takes V for something else.
 series send: export V := $(V)
