@@ -15,6 +15,7 @@
 set -eu
 # shellcheck source=tests/lib/tap.sh
 . "$(dirname "$0")/lib/tap.sh"
+assembled
 
 # A repository of its own that shares the assembled tree with this one, so that
 # no series that somebody makes here is touched.
@@ -112,12 +113,12 @@ git clone -q --shared --no-checkout "$GITDIR" "$tmp/clone"
 applied() {
 	git -C "$tmp/clone" checkout -q -f -B came before
 	git -C "$tmp/clone" am -q --empty=drop "$@"
-	test "$(git -C "$tmp/clone" rev-parse 'came^{tree}')" = "$(git -C "$tmp/clone" rev-parse 'origin/series^{tree}')"
+	test "$(git -C "$tmp/clone" rev-parse 'came^{tree}')" = "$(git -C "$tmp/clone" rev-parse "$tip^{tree}")"
 }
 git -C "$tmp/clone" sparse-checkout set --no-cone /MAINTAINERS
 ok "git am of the mails gives the same tree" applied "$came"/0???
 same_logs() {
-	git -C "$tmp/clone" log --reverse --format='%an <%ae>%n%B' before..origin/series > "$tmp/logs.want"
+	git -C "$tmp/clone" log --reverse --format='%an <%ae>%n%B' before.."$tip" > "$tmp/logs.want"
 	git -C "$tmp/clone" log --reverse --format='%an <%ae>%n%B' before..came |
 		grep -vxF "$sob" | diff "$tmp/logs.want" -
 }
@@ -152,7 +153,7 @@ ok "v2 has a range-diff against what was sent: all the same" \
 
 # 5. b4 in the tree, on a branch of the sender's, as the README says
 b4_send() {
-	git -C "$tmp/clone" checkout -q -b mine origin/series
+	git -C "$tmp/clone" checkout -q -b mine "$tip"
 	b4_ prep -e before
 	EDITOR="cp $made/cover" b4_ prep --edit-cover
 	b4_ send --no-sign --to nobody@localhost.example -o "$tmp/b4.out"

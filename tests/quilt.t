@@ -10,6 +10,7 @@
 set -eu
 # shellcheck source=tests/lib/tap.sh
 . "$(dirname "$0")/lib/tap.sh"
+assembled
 
 DEB='' PACKAGE=''
 # shellcheck source=/dev/null
@@ -33,8 +34,8 @@ dep3() {
 ok "each has the headers of DEP-3" dep3
 
 # The package's own tree, as far as the patches touch it
-git_ -C "$GITDIR" diff --no-renames --name-only base series > "$tmp/files"
-git_ -C "$GITDIR" diff --no-renames --name-only --diff-filter=a base series > "$tmp/files.there"
+git_ -C "$GITDIR" diff --no-renames --name-only base "$tip" > "$tmp/files"
+git_ -C "$GITDIR" diff --no-renames --name-only --diff-filter=a base "$tip" > "$tmp/files.there"
 linux=$tmp/$PACKAGE
 unpack() {
 	sed "s|^|$PACKAGE/|" "$tmp/files.there" > "$tmp/list"
@@ -47,7 +48,7 @@ push() { cd "$linux" && quilt push -a --fuzz=0; }
 ok "quilt push -a, without fuzz" push
 same() {
 	while read -r file; do
-		git_ -C "$GITDIR" show "series:$file" | cmp - "$linux/$file"
+		git_ -C "$GITDIR" show "$tip:$file" | cmp - "$linux/$file"
 	done < "$tmp/files"
 	test "$(find "$linux" -type f | wc -l)" -eq "$(wc -l < "$tmp/files")"
 }
