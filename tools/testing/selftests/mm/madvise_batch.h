@@ -29,6 +29,11 @@
 #define MADV_DONTNEED_LOCKED	24
 #endif
 
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL	102
+#define MADV_GUARD_REMOVE	103
+#endif
+
 #ifndef __NR_pidfd_open
 #define __NR_pidfd_open		434
 #endif
@@ -91,11 +96,11 @@ static inline ssize_t advise_self(const struct iovec *vec, size_t nr,
 /*
  * The reasons to skip, or NULL if there is none.
  */
-static inline const char *lacks_self_advice(void)
+static inline const char *lacks_advice(int advice)
 {
-	if (advise_self(NULL, 0, MADV_DONTNEED) == 0)
+	if (advise_self(NULL, 0, advice) == 0)
 		return NULL;
-	return "process_madvise() does not take MADV_DONTNEED on own memory";
+	return "process_madvise() does not take this advice on own memory";
 }
 
 static inline const char *lacks_second_cpu(void)

@@ -46,7 +46,7 @@ FIXTURE_VARIANT_ADD(flush, free)
 
 FIXTURE_SETUP(flush)
 {
-	const char *reason = lacks_self_advice();
+	const char *reason = lacks_advice(variant->advice);
 
 	if (!reason)
 		reason = lacks_flush_count(&self->count);
@@ -315,7 +315,7 @@ FIXTURE(flush_kind)
 
 FIXTURE_SETUP(flush_kind)
 {
-	const char *reason = lacks_self_advice();
+	const char *reason = lacks_advice(MADV_DONTNEED);
 
 	if (!reason)
 		reason = lacks_flush_count(&self->count);
@@ -409,6 +409,32 @@ TEST_F(flush_kind, mixed_map_flushes_once_more)
 	EXPECT_EQ(self->count.local, kernel_batches() ? 2 : 3);
 	munmap(ring, psize());
 	close(fd);
+}
+
+/*
+ * Guards that replace pages share a flush; guards where there are none need
+ * none.
+ */
+TEST_F(flush_kind, guards_flush_once)
+{
+	const char *reason = lacks_advice(MADV_GUARD_INSTALL);
+	char *area = map_pages(32);
+
+	if (reason)
+		SKIP(return, "%s", reason);
+	ASSERT_NE(area, NULL);
+	fill_pages(area, 32, 1);
+	make_ranges(self->vec, 16, area, 1, 2);
+
+	flush_count_start(&self->count);
+	EXPECT_EQ(advise_self(self->vec, 16, MADV_GUARD_INSTALL), 16 * psize());
+	flush_count_stop(&self->count);
+	EXPECT_EQ(self->count.local, flushes(16));
+
+	flush_count_start(&self->count);
+	EXPECT_EQ(advise_self(self->vec, 16, MADV_GUARD_INSTALL), 16 * psize());
+	flush_count_stop(&self->count);
+	EXPECT_EQ(self->count.local, 0);
 }
 
 /*

@@ -77,7 +77,7 @@ FIXTURE_VARIANT_ADD(hugetlb, dontneed_locked)
 
 FIXTURE_SETUP(hugetlb)
 {
-	const char *reason = lacks_self_advice();
+	const char *reason = lacks_advice(variant->advice);
 	unsigned long pool_free;
 
 	if (!reason)

@@ -102,7 +102,7 @@ static bool is_given_back(const FIXTURE_VARIANT(result) * variant,
 
 FIXTURE_SETUP(result)
 {
-	const char *reason = lacks_self_advice();
+	const char *reason = lacks_advice(variant->advice);
 
 	if (reason)
 		SKIP(return, "%s", reason);

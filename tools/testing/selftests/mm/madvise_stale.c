@@ -123,7 +123,7 @@ FIXTURE_VARIANT_ADD(stale, free)
 
 FIXTURE_SETUP(stale)
 {
-	const char *reason = lacks_self_advice();
+	const char *reason = lacks_advice(variant->advice);
 	size_t i;
 
 	if (!reason)

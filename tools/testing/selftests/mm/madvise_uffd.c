@@ -148,7 +148,7 @@ FIXTURE_SETUP(uffd)
 		.api = UFFD_API,
 		.features = UFFD_FEATURE_EVENT_REMOVE,
 	};
-	const char *reason = lacks_self_advice();
+	const char *reason = lacks_advice(variant->advice);
 
 	if (!reason)
 		reason = lacks_flush_count(&self->count);

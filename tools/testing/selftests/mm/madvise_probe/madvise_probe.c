@@ -30,8 +30,9 @@
  *   force_times   how many steps from that one on
  *   force_kill	   0: nothing more happens. 1: a fatal signal comes with each
  *		   forced step. 2: it comes when the request then lets mmap_lock
- *		   go, and the lock, if wanted for writing, cannot be had before
- *		   the request gives up. Without a forced step nothing happens.
+ *		   go, and the lock cannot be had again before the request gives
+ *		   up (one that asks for it by an uninterruptible call hangs).
+ *		   Without a forced step nothing happens.
  *   forced	   how many steps were forced
  *   relock_failed how often the request gave up waiting for mmap_lock
  *
@@ -142,23 +143,25 @@ static void on_released(void *data, struct mm_struct *mm,
 }
 
 /*
- * Take the lock for reading in the name of the task that is about to ask for it
- * for writing, until it has given up. Lockdep would call that a deadlock, and
- * but for the signal it were one.
+ * Take the lock in the name of the task that is about to ask for it, in the way
+ * that excludes what it asks for, until it has given up. Lockdep would call that
+ * a deadlock, and but for the signal it were one.
  */
 static void on_start_locking(void *data, struct mm_struct *mm,
 			     const char *memcg_path, bool write)
 {
+	bool blocked;
+
 	if (!is_watched(mm) || relock != RELOCK_KILLED)
 		return;
 
-	relock = RELOCK_IDLE;
-	if (!write)
-		return;
 	lockdep_off();
-	if (down_read_trylock(&mm->mmap_lock))
-		relock = RELOCK_BLOCKED;
+	if (write)
+		blocked = down_read_trylock(&mm->mmap_lock);
+	else
+		blocked = down_write_trylock(&mm->mmap_lock);
 	lockdep_on();
+	relock = blocked ? RELOCK_BLOCKED : RELOCK_IDLE;
 }
 
 static void on_acquire_returned(void *data, struct mm_struct *mm,
@@ -176,7 +179,10 @@ static void on_acquire_returned(void *data, struct mm_struct *mm,
 	if (relock == RELOCK_BLOCKED) {
 		relock = RELOCK_IDLE;
 		lockdep_off();
-		up_read(&mm->mmap_lock);
+		if (write)
+			up_read(&mm->mmap_lock);
+		else
+			up_write(&mm->mmap_lock);
 		lockdep_on();
 	}
 }
