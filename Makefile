@@ -24,7 +24,7 @@ SEND	?=
 
 export BASE BASEVER KSRC KREF CONFIG ARCH JOBS CPUS MEM ACCEL RUNS K T TOPIC PREV SEND
 
-VERBS := $(filter-out lib guest-init, $(basename $(notdir $(wildcard scripts/*.sh))))
+VERBS := $(filter-out lib guest-%, $(basename $(notdir $(wildcard scripts/*.sh))))
 
 .PHONY: help clean $(VERBS)
 

@@ -40,7 +40,7 @@ shift $((OPTIND - 1))
 [ "$ARCH" = x86 ] || die "no guest for ARCH=$ARCH: ARCH=x86 has one"
 need qemu-system-x86_64 qemu-system-x86
 need busybox busybox-static
-image=$W/build/$(echo "$CONFIG $ARCH" | tr ' ' +)/$kernel/arch/x86/boot/bzImage
+image=$(folder "$kernel")/arch/x86/boot/bzImage
 [ -f "$image" ] || die "no kernel $kernel with CONFIG=\"$CONFIG\": 'make build' with it"
 [ $# -gt 0 ] || { [ -t 0 ] && [ -t 1 ]; } || misuse "a shell needs a terminal: give a command"
 
@@ -92,7 +92,7 @@ case $# in
 esac
 {
 	echo "ROOT='$ROOT' KERNEL=$kernel"
-	echo "PATH=$KSFT/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	echo "PATH=$KSFT/o/kselftest/mm:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	if [ $# -eq 0 ]; then
 		echo "TERM='${TERM:-vt100}'"
 		stty size | { read -r rows cols; echo "rows=$rows cols=$cols"; }

@@ -32,11 +32,6 @@ for tool in flex:flex bison:bison bc:bc gcc:gcc ld:binutils rsync:rsync; do
 	need "${tool%:*}" "${tool#*:}"
 done
 
-lock() {
-	exec 9> "$W/build.lock"
-	flock -n 9 || { say "waiting for another build"; flock 9; }
-}
-
 # A line that moves while the kernel compiles: on a terminal the last object,
 # else a sign of life now and then.
 progress() {
@@ -47,20 +42,6 @@ progress() {
 	!tty && n % 500 == 0 { print line > "/dev/stderr" }
 	END { if (tty) printf "\r\033[K" > "/dev/stderr" }'
 }
-
-# kmake FOLDER ARGUMENT...: the kernel's make
-kmake() {
-	o=$1
-	shift
-	make -C "$SRC" O="$o" ARCH="$ARCH" CC="${ccache}gcc" HOSTCC="${ccache}gcc" \
-		KBUILD_BUILD_USER=series KBUILD_BUILD_HOST=localhost \
-		KBUILD_BUILD_TIMESTAMP='Sun Nov 17 22:15:08 UTC 2024' \
-		LOCALVERSION="-$kernel" -j"$JOBS" "$@"
-}
-# ccache: with paths relative to out/BASE, so that one folder's objects serve
-# another's, and another clone's.
-if command -v ccache >/dev/null; then ccache='ccache '; else ccache=; fi
-export CCACHE_BASEDIR="$W" CCACHE_NOHASHDIR=1 CCACHE_MAXSIZE="${CCACHE_MAXSIZE-5G}"
 
 # configure FOLDER
 configure() {
@@ -78,8 +59,6 @@ configure() {
 		die "did not take in the configuration: $lost: what they depend on is missing from configs/ ($CONFIG)"
 }
 
-folder() { echo "$W/build/$(echo "$CONFIG $ARCH" | tr ' ' +)/$1"; }
-
 for kernel in $kernels; do
 	id=$(git_ -C "$GITDIR" rev-parse -q --verify "${commit:-refs/tags/$kernel}^{commit}") ||
 		misuse "no commit ${commit:-$kernel} in out/$BASE/git: 'make tree', or see build.sh -h"
@@ -88,13 +67,7 @@ for kernel in $kernels; do
 	stamp="$id $(cd "$ROOT/configs" && for f in $CONFIG; do cat "$f.config" 2>/dev/null; done | sha256sum | cut -c1-32)"
 	[ ! -f "$o/stamp" ] || [ "$(cat "$o/stamp")" != "$stamp" ] || continue
 
-	lock
-	if [ -d "$SRC" ]; then
-		git_ -C "$SRC" checkout -qf --detach "$id"
-	else
-		git_ -C "$GITDIR" worktree prune
-		git_ -C "$GITDIR" worktree add -q --detach "$SRC" "$id"
-	fi
+	checkout "$id"
 	first=$(folder before)
 	if [ ! -d "$o" ]; then
 		room 2 "a kernel build"
@@ -112,7 +85,7 @@ for kernel in $kernels; do
 	configure "$o"
 	say "$kernel: compiling $(git_ -C "$SRC" log -1 --format='%h %s')"
 	{
-		kmake "$o" 2> "$o.err" || echo failed > "$o.rc"
+		kmake "$o" LOCALVERSION="-$kernel" 2> "$o.err" || echo failed > "$o.rc"
 	} | progress "$kernel"
 	if [ -f "$o.rc" ]; then
 		rm "$o.rc"

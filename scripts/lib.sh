@@ -81,6 +81,33 @@ assembled() {
 	[ -z "$_work" ] || die "out/$BASE/tree has $_work: 'make patches' first"
 }
 
+# folder KERNEL: where it is compiled, with the fragments that CONFIG names
+folder() { echo "$W/build/$(echo "$CONFIG $ARCH" | tr ' ' +)/$1"; }
+
+# checkout COMMIT: puts it into out/BASE/src, which is this process's until it ends
+checkout() {
+	exec 9> "$W/build.lock"
+	flock -n 9 || { say "waiting for another build"; flock 9; }
+	if [ -d "$SRC" ]; then
+		git_ -C "$SRC" checkout -qf --detach "$1"
+	else
+		git_ -C "$GITDIR" worktree prune
+		git_ -C "$GITDIR" worktree add -q --detach "$SRC" "$1"
+	fi
+}
+
+# kmake FOLDER ARGUMENT...: the kernel's make on out/BASE/src. ccache gets paths
+# relative to out/BASE, so that one folder's objects serve another's.
+kmake() {
+	_o=$1 _ccache=
+	shift
+	! command -v ccache > /dev/null || _ccache='ccache '
+	CCACHE_BASEDIR=$W CCACHE_NOHASHDIR=1 \
+		make -C "$SRC" O="$_o" ARCH="$ARCH" CC="${_ccache}gcc" HOSTCC="${_ccache}gcc" \
+		KBUILD_BUILD_USER=series KBUILD_BUILD_HOST=localhost \
+		KBUILD_BUILD_TIMESTAMP='Sun Nov 17 22:15:08 UTC 2024' -j"$JOBS" "$@"
+}
+
 while read -r _name _value; do
 	eval "_set=\${$_name-}"
 	# shellcheck disable=SC2154
@@ -88,6 +115,8 @@ while read -r _name _value; do
 done <<EOF
 $(sed -n 's/^\([A-Z]*\)[ \t]*?=[ \t]*/\1 /p' "$ROOT/Makefile")
 EOF
+# The knobs of the make that called are no business of the kernel's.
+unset MAKEFLAGS MFLAGS MAKELEVEL
 [ -n "$JOBS" ] || JOBS=$(nproc)
 
 OUT=$ROOT/out				# all that is generated
