@@ -24,7 +24,7 @@ set -eu
 # shellcheck source=scripts/lib.sh
 . "$(dirname "$0")/lib.sh"
 kernel=after limit=600 copy='' more=''
-while getopts hk:c:t:o:q: opt; do
+while getopts :hk:c:t:o:q: opt; do
 	case $opt in
 	h) usage ;;
 	k) kernel=$OPTARG ;;

@@ -16,7 +16,7 @@ set -eu
 # shellcheck source=scripts/lib.sh
 . "$(dirname "$0")/lib.sh"
 kernels='before after'
-while getopts hk:c: opt; do
+while getopts :hk:c: opt; do
 	case $opt in
 	h) usage ;;
 	k) kernels=$OPTARG ;;

@@ -10,7 +10,10 @@
 set -eu
 # shellcheck source=scripts/lib.sh
 . "$(dirname "$0")/lib.sh"
-[ "${1-}" != -h ] || usage
+case ${1-} in
+-h) usage ;;
+?*) misuse "see deps.sh -h" ;;
+esac
 
 # shellcheck disable=SC2016 # the format is dpkg-query's
 missing() {

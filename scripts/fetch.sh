@@ -15,7 +15,7 @@ set -eu
 # shellcheck source=scripts/lib.sh
 . "$(dirname "$0")/lib.sh"
 only=
-while getopts hn opt; do
+while getopts :hn opt; do
 	case $opt in
 	h) usage ;;
 	n) only=y ;;

@@ -73,7 +73,7 @@ patch_of() {
 		# the same commit without the files that are new
 		export GIT_INDEX_FILE="$tmp/index"
 		git read-tree "$commit"
-		git rm -q --cached "$@"
+		git update-index --force-remove -- "$@"
 		commit=$(git log -1 --format=%B "$commit" |
 			GIT_AUTHOR_NAME=$(git log -1 --format=%an "$commit") \
 			GIT_AUTHOR_EMAIL=$(git log -1 --format=%ae "$commit") \
@@ -106,6 +106,10 @@ for commit in $(git rev-list --reverse refs/tags/base.."$head"); do
 		100755*) chmod +x "$tmp/files/$file" ;;
 		esac
 	done < "$tmp/changes"
+	# in the order that the series file names them in, others after those
+	new=$(echo "$new" | tr ' ' '\n' | awk -v was="$tmp/series" '
+		BEGIN { while ((getline line < was) > 0) for (i = 1; i <= split(line, f, " "); i++) at[f[i]] = ++n }
+		NF { print ($0 in at ? sprintf("%09d", at[$0]) : "~"), $0 }' | sort | cut -d' ' -f2 | paste -sd' ')
 
 	rm -rf "$tmp/new"
 	# shellcheck disable=SC2086 # a list of files
@@ -125,7 +129,7 @@ for commit in $(git rev-list --reverse refs/tags/base.."$head"); do
 	same=$(awk -F '\t' -v hash="${identity%%	*}" '$3 == hash { print $1 "/" $2; exit }' "$tmp/was")
 	[ -z "$same" ] || made=$PATCHES/$same
 	cp "$made" "$tmp/patches/$topic/$name"
-	printf '%s\t%s\t%s\n' "$topic" "$name" "$name$new" >> "$tmp/lines"
+	printf '%s\t%s\t%s\n' "$topic" "$name" "$name${new:+ $new}" >> "$tmp/lines"
 done
 
 # The series file: comments stay above the line that they stand above.
