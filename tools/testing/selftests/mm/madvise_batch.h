@@ -29,6 +29,10 @@
 #define MADV_DONTNEED_LOCKED	24
 #endif
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE	23
+#endif
+
 #ifndef MADV_GUARD_INSTALL
 #define MADV_GUARD_INSTALL	102
 #define MADV_GUARD_REMOVE	103
@@ -134,8 +138,23 @@ static inline const char *lacks_flush_count(struct flush_count *count)
 	return "needs root, perf events and the trace point tlb:tlb_flush";
 }
 
+/*
+ * fork() has left the caller's stack shared with its parent: to write to it
+ * copies a page, and flushes one. Let that be done before anything is counted.
+ */
+static inline void own_stack(void)
+{
+	char room[64 * 1024];
+	char *bottom = room - (unsigned long)room % psize();
+
+	memset(room, 0, sizeof(room));
+	/* As far up as the stack goes. */
+	madvise(bottom, 2 * sizeof(room), MADV_POPULATE_WRITE);
+}
+
 static inline void flush_count_start(struct flush_count *count)
 {
+	own_stack();
 	count->local = -trace_count_read(count->local_fd);
 	count->remote = -trace_count_read(count->remote_fd);
 }

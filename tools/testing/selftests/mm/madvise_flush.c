@@ -197,6 +197,8 @@ TEST_F(flush, nothing_there_flushes_never)
 
 /*
  * If another thread runs on another CPU, the vector interrupts that CPU once.
+ * While something else has that CPU there is nothing to interrupt, so it may
+ * be less now and then, but never more.
  */
 TEST_F(flush, other_cpu_is_interrupted_once)
 {
@@ -204,7 +206,9 @@ TEST_F(flush, other_cpu_is_interrupted_once)
 	const char *reason = lacks_second_cpu();
 	char *area = map_pages(2 * 256);
 	struct other_thread other;
+	long long most;
 	size_t i, nr;
+	int try;
 
 	if (reason)
 		SKIP(return, "%s", reason);
@@ -216,16 +220,21 @@ TEST_F(flush, other_cpu_is_interrupted_once)
 
 	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
 		nr = sizes[i];
-		fill_pages(area, 2 * 256, 1);
+		most = 0;
+		for (try = 0; try < 5; try++) {
+			fill_pages(area, 2 * 256, 1);
 
-		flush_count_start(&self->count);
-		EXPECT_EQ(advise_self(self->vec, nr, variant->advice),
-			  nr * psize());
-		flush_count_stop(&self->count);
-		EXPECT_EQ(self->count.local, flushes(nr)) {
-			TH_LOG("with %zu ranges", nr);
+			flush_count_start(&self->count);
+			EXPECT_EQ(advise_self(self->vec, nr, variant->advice),
+				  nr * psize());
+			flush_count_stop(&self->count);
+			EXPECT_EQ(self->count.local, flushes(nr)) {
+				TH_LOG("with %zu ranges", nr);
+			}
+			if (self->count.remote > most)
+				most = self->count.remote;
 		}
-		EXPECT_EQ(self->count.remote, flushes(nr)) {
+		EXPECT_EQ(most, flushes(nr)) {
 			TH_LOG("with %zu ranges", nr);
 		}
 	}
