@@ -41,6 +41,7 @@ help:
 	@echo  '  tree            - Assemble base and series as a git tree: out/$(BASE)/tree'
 	@echo  '  patches         - Write patches/ back from the commits of that tree'
 	@echo  '  build           - Compile the kernels before and after'
+	@echo  '  selftests       - Compile the selftests that run in the guest'
 	@echo  '  boot            - A shell in the patched kernel'
 	@echo  '  ksft            - Run kselftests of mm in the guest: T="name ..."'
 	@echo  '  series          - Write the mail series of TOPIC: out/$(BASE)/series'
@@ -74,7 +75,8 @@ clean:
 run check: deps
 tree: fetch
 build: tree
-boot ksft: build
+selftests: build
+boot ksft: selftests
 bench: tree
 series send quilt: tree
 

@@ -153,8 +153,8 @@ splats=$(awk -F '\t' -v allowed="$ROOT/lists/kernel-log.tsv" '
 		while ((getline < allowed) > 0)
 			if ($0 !~ /^(#|$)/)
 				allow[$1]
-		FS = "\n"
 	}
+	{ sub(/\r$/, "") }
 	/WARNING:|BUG:|BUG at|KASAN|KCSAN|UBSAN|KFENCE|Oops|general protection|unable to handle/ ||
 	/possible circular locking|inconsistent lock state|possible recursive locking|held lock freed|locks held by/ ||
 	/suspicious RCU|rcu: INFO|rcu_.*stall|blocked for more than|soft lockup|hard LOCKUP|refcount_t|list_(add|del) corruption/ ||

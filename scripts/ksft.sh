@@ -2,12 +2,10 @@
 #
 # Runs kselftests of mm in the guest.
 #
-# What:   builds the kernel's mm selftests, this repository's among them, from the
-#         last commit of out/BASE/tree, and the module madvise_probe for each
-#         kernel; runs those that T names, by default those of lists/ksft.tsv,
-#         on the kernels that K names; writes out/BASE/ksft/KERNEL/TEST.tap and,
-#         a line for each case, out/BASE/ksft/results.tsv: kernel, test, case,
-#         result (pass, fail, skip), note.
+# What:   runs those that T names, by default those of lists/ksft.tsv, on the
+#         kernels that K names; writes out/BASE/ksft/KERNEL/TEST.tap and, a line
+#         for each case, out/BASE/ksft/results.tsv: kernel, test, case, result
+#         (pass, fail, skip), note.
 # Checks: no case fails but those that lists/ksft-known.tsv has; a test that ends
 #         badly, or not in its time, and a guest that is lost with it, failed.
 # Skips:  cases the kernel lacks something for; each says what.
@@ -19,49 +17,15 @@ case ${1-} in
 ?*) misuse "see ksft.sh -h" ;;
 esac
 
-assembled
 list=$ROOT/lists/ksft.tsv
 [ -n "$T" ] || T=$(awk '!/^(#|$)/ { print $1 }' "$list" | paste -sd' ')
 programs=$KSFT/o/kselftest/mm
-log=$KSFT/build.log
-mkdir -p "$KSFT"
 
-# 1. The programs. Some do not compile with every libc: that matters only
-# where one of them is wanted.
-if [ "$(cat "$KSFT/stamp" 2>/dev/null)" != "$tip" ]; then
-	need rsync rsync
-	say "compiling the selftests"
-	checkout "$tip"
-	kmake "$KSFT/o" headers > "$log" 2>&1 || die "the kernel's headers do not install: see $log"
-	rm -rf "$programs"
-	make -k -j"$JOBS" -C "$SRC/tools/testing/selftests" O="$KSFT/o" TARGETS=mm >> "$log" 2>&1 || :
-	exec 9>&-
-	echo "$tip" > "$KSFT/stamp"
-	failed=$(sed -n "s|^make.*: $programs/\([^]]*\)\] Error.*|\1|p" "$log" | sort -u | paste -sd' ')
-	[ -z "$failed" ] || say "does not compile here: $failed (see $log)"
-fi
 for test in $T; do
-	[ -x "$programs/$test" ] || die "no program $test: misspelt, or it does not compile (see $log)"
+	[ -x "$programs/$test" ] || die "no program $test: misspelt, or see $KSFT/build.log"
 done
 
-# 2. The module, for each kernel
-for kernel in $K; do
-	o=$(folder "$kernel")
-	[ -f "$o/stamp" ] || die "no kernel $kernel: 'make build'"
-	module=$KSFT/probe/$kernel
-	stamp="$(cat "$o/stamp") $tip"
-	[ "$(cat "$module/stamp" 2>/dev/null)" != "$stamp" ] || continue
-	rm -rf "$module"
-	mkdir -p "$module"
-	cp "$ROOT/tools/testing/selftests/mm/madvise_probe"/* "$module"
-	checkout "$(git_ -C "$GITDIR" rev-parse "refs/tags/$kernel")"
-	kmake "$o" M="$module" modules > "$module.log" 2>&1 ||
-		die "the module madvise_probe does not compile for $kernel: see $module.log"
-	exec 9>&-
-	echo "$stamp" > "$module/stamp"
-done
-
-# 3. The tests. Where a guest is lost, the rest goes on in another.
+# Where a guest is lost, the rest goes on in another.
 run() {
 	awk -v tests="$T" '
 		BEGIN { n = split(tests, name, " ") }
@@ -95,7 +59,7 @@ for kernel in $K; do
 	run "$kernel"
 done >> "$KSFT/results.tsv"
 
-# 4. What it comes to
+# What it comes to
 awk -F '\t' -v known="$ROOT/lists/ksft-known.tsv" '
 	BEGIN {
 		while ((getline line < known) > 0) {

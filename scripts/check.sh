@@ -1,0 +1,30 @@
+#!/bin/sh
+#
+# All tests that a change must pass.
+#
+# What:   gets base, tree and kernels, then runs the files tests/*.t, the quick
+#         ones first; each line is a check, and each file says at its top what it
+#         is about.
+# Checks: ends with the numbers of those that passed, failed and were skipped.
+set -eu
+# shellcheck source=scripts/lib.sh
+. "$(dirname "$0")/lib.sh"
+case ${1-} in
+-h) usage ;;
+?*) misuse "see check.sh -h" ;;
+esac
+
+for step in fetch tree build selftests; do
+	"$ROOT/scripts/$step.sh"
+done
+cd "$ROOT"
+# What takes long comes last.
+late='tests/build.t tests/ksft.t'
+files=$(for file in tests/*.t; do
+	case " $late " in
+	*" $file "*) ;;
+	*) echo "$file" ;;
+	esac
+done)
+# shellcheck disable=SC2086 # lists of files
+exec perl tests/lib/harness.pl $files $late
