@@ -11,7 +11,7 @@ tmp=$(mktemp -d)
 tests=0
 finished=
 ends=
-trap 'eval "$ends"; rm -rf "$tmp"; [ -n "$finished" ] || echo "Bail out! $ME ended early"' EXIT
+trap 'eval "$ends"; rm -rf "$tmp"; [ -n "$finished" ] || echo "# $ME ended early"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
