@@ -234,7 +234,10 @@ TEST_F(flush, other_cpu_is_interrupted_once)
 			if (self->count.remote > most)
 				most = self->count.remote;
 		}
-		EXPECT_EQ(most, flushes(nr)) {
+		EXPECT_LE(most, flushes(nr)) {
+			TH_LOG("with %zu ranges", nr);
+		}
+		EXPECT_GT(most, flushes(nr) * 3 / 4) {
 			TH_LOG("with %zu ranges", nr);
 		}
 	}

@@ -382,9 +382,11 @@ static void *monitor_main(void *arg)
 		else if (monitor->does == MONITOR_LOCKS)
 			mlock2(monitor->page, psize(), MLOCK_ONFAULT);
 		monitor->does = MONITOR_NOTHING;
-		if (read(monitor->uffd, &msg, sizeof(msg)) == sizeof(msg) &&
-		    msg.event == UFFD_EVENT_REMOVE)
-			monitor->events++;
+		/* Before it is taken: the request goes on then. */
+		monitor->events++;
+		if (read(monitor->uffd, &msg, sizeof(msg)) != sizeof(msg) ||
+		    msg.event != UFFD_EVENT_REMOVE)
+			monitor->events--;
 	}
 	return NULL;
 }

@@ -24,7 +24,7 @@
 enum answer {
 	ANSWER_READ,		/* takes the event */
 	ANSWER_CLOSE,		/* goes away */
-	ANSWER_KILL,		/* kills who waits, then takes the event */
+	ANSWER_KILL,		/* kills who waits */
 };
 
 struct monitor {
@@ -110,7 +110,7 @@ static void *monitor_main(void *arg)
 		if (monitor->answer == ANSWER_KILL) {
 			kill(__atomic_load_n(&monitor->waiter,
 					     __ATOMIC_ACQUIRE), SIGKILL);
-			usleep(WAIT_MS * 1000);
+			break;
 		}
 		if (read(monitor->uffd, &msg, sizeof(msg)) != sizeof(msg) ||
 		    msg.event != UFFD_EVENT_REMOVE)
