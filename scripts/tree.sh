@@ -49,14 +49,14 @@ cleanup
 
 
 base_of_ksrc() {
-	objects=$(git -C "$KSRC" rev-parse --path-format=absolute --git-path objects)
-	grep -qsxF "$objects" "$GITDIR/objects/info/alternates" ||
-		echo "$objects" >> "$GITDIR/objects/info/alternates"
-	# The objects are there with that. Where KSRC is shallow, this fetches
-	# where its history ends.
-	git -C "$GITDIR" fetch -q --update-shallow --no-tags "$KSRC" "$KREF" ||
-		die "cannot read commit $COMMIT of KSRC=$KSRC"
+	# KSRC's objects are read where they are; where it is shallow, its history
+	# ends here too.
+	in_ksrc() { git -C "$KSRC" rev-parse --path-format=absolute --git-path "$1"; }
+	in_ksrc objects >> "$GITDIR/objects/info/alternates"
+	sort -u -o "$GITDIR/objects/info/alternates" "$GITDIR/objects/info/alternates"
+	if [ -f "$(in_ksrc shallow)" ]; then cp "$(in_ksrc shallow)" "$GITDIR/shallow"; fi
 	base=$COMMIT
+	git_ -C "$GITDIR" cat-file -e "$base^{tree}" || die "cannot read commit $base of KSRC=$KSRC"
 }
 
 base_of_package() {

@@ -131,6 +131,23 @@ objects=$(git_ -C "$mini" count-objects | cut -d' ' -f1)
 in_mini "$a" tree
 ok "nothing is written into KSRC" untouched
 
+kinds() {
+	git_ clone -q --bare "$mini" "$tmp/bare"
+	git_ -C "$mini" worktree add -q --detach "$tmp/worktree"
+	git_ -C "$tmp/bare" -c user.name=x -c user.email=x@localhost \
+		update-ref HEAD "$(git_ -C "$tmp/bare" -c user.name=x -c user.email=x@localhost \
+			commit-tree -p HEAD -m second 'HEAD^{tree}')"
+	git_ clone -q --depth 1 "file://$tmp/bare" "$tmp/shallow"
+	for kind in bare worktree shallow; do
+		rm -rf "$a/out"
+		KSRC=$tmp/$kind "$a/scripts/fetch.sh"
+		"$a/scripts/tree.sh"
+		git_ -C "$a/out/$BASE/tree" log --format=%h%x20%s | sed -n '$p'
+		git_ -C "$a/out/$BASE/tree" fsck --no-dangling
+	done
+}
+ok "KSRC that is bare, a work tree, shallow" kinds
+
 # The configuration, with this repository's own kernel tree
 if [ -d "$SRC" ]; then
 	rm -rf "$a/out/$BASE"
