@@ -8,18 +8,22 @@
  */
 #define _GNU_SOURCE
 #include <sys/prctl.h>
+#include <sys/sysinfo.h>
+#include <linux/userfaultfd.h>
 
 #include "../kselftest_harness.h"
 #include "madvise_batch.h"
 
 #define NR_RANGES	16
 #define NOBODY		65534
+#define KSM_RUN		"/sys/kernel/mm/ksm/run"
 
 FIXTURE(result)
 {
 	char *area;		/* a page for each range, and one between them */
 	struct iovec vec[MAX_RANGES + 1];
 	long huge_pool;
+	long ksm_run;
 	pid_t child;
 };
 
@@ -110,6 +114,7 @@ FIXTURE_SETUP(result)
 	if (variant->locked && mlockall(MCL_FUTURE | MCL_ONFAULT))
 		SKIP(return, "needs to lock memory");
 	self->huge_pool = read_number(HUGE_POOL);
+	self->ksm_run = read_number(KSM_RUN);
 	self->area = map_pages(2 * NR_RANGES);
 	ASSERT_NE(self->area, NULL);
 	fill_pages(self->area, 2 * NR_RANGES, 1);
@@ -123,6 +128,8 @@ FIXTURE_TEARDOWN(result)
 		kill(self->child, SIGKILL);
 		waitpid(self->child, NULL, 0);
 	}
+	if (self->ksm_run >= 0)
+		write_number(KSM_RUN, self->ksm_run);
 	write_number(HUGE_POOL, self->huge_pool);
 }
 
@@ -592,6 +599,152 @@ TEST_F(result, no_access)
 			   PROT_READ | PROT_WRITE), 0);
 	EXPECT_TRUE(is_given_back(variant, self->area));
 	EXPECT_EQ(self->area[psize()], 1);
+}
+
+/* Sealed memory without write access is refused; what is before it is done. */
+TEST_F(result, sealed)
+{
+	char *page = map_pages(1);
+
+	ASSERT_NE(page, NULL);
+	*page = 1;
+	ASSERT_EQ(mprotect(page, psize(), PROT_READ), 0);
+	if (syscall(__NR_mseal, page, (size_t)psize(), 0UL))
+		SKIP(return, "needs mseal()");
+	self->vec[8].iov_base = page;
+	EXPECT_EQ(advise_self(self->vec, NR_RANGES, variant->advice),
+		  8 * psize());
+	EXPECT_ERROR(advise_self(self->vec + 8, 8, variant->advice), EPERM);
+	EXPECT_ERROR(madvise(page, psize(), variant->advice), EPERM);
+	EXPECT_EQ(given_back(variant, self->area, 2 * NR_RANGES), 8);
+	EXPECT_EQ(*page, 1);
+}
+
+/*
+ * A transparent huge page goes as a whole, or in part: what is not in a range
+ * stays.
+ *
+ *   |HHHHHHHH|    |HHHHHHHH|
+ *   |--------|     |--|  |-|
+ */
+TEST_F(result, transparent_huge)
+{
+	size_t huge_size = read_pmd_pagesize(), nr, i;
+	char *map, *huge;
+
+	if (!huge_size)
+		SKIP(return, "needs transparent huge pages");
+	nr = huge_size / psize();
+	map = mmap(NULL, 2 * huge_size, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(map, MAP_FAILED);
+	huge = (char *)(((unsigned long)map + huge_size - 1) & ~(huge_size - 1));
+	ASSERT_EQ(madvise(huge, huge_size, MADV_HUGEPAGE), 0);
+
+	fill_pages(huge, nr, 1);
+	if (!check_huge_anon(huge, 1, huge_size))
+		SKIP(return, "no transparent huge page was to be had");
+	self->vec[1].iov_base = huge;
+	self->vec[1].iov_len = huge_size;
+	EXPECT_EQ(advise_self(self->vec, 3, variant->advice),
+		  huge_size + 2 * psize());
+	EXPECT_EQ(given_back(variant, huge, nr), nr);
+
+	madvise(huge, huge_size, MADV_DONTNEED);
+	fill_pages(huge, nr, 1);
+	make_ranges(self->vec, 2, huge, nr / 4, nr / 2);
+	EXPECT_EQ(advise_self(self->vec, 2, variant->advice), huge_size / 2);
+	for (i = 0; i < nr; i++)
+		EXPECT_TRUE(i % (nr / 2) < nr / 4 ?
+			    is_given_back(variant, huge + i * psize()) :
+			    huge[i * psize()] == 1);
+	munmap(map, 2 * huge_size);
+}
+
+/* Pages that are on a swap disk are given back there, whatever the advice. */
+TEST_F(result, swapped_out)
+{
+	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	size_t i, swapped = 0, left = 0;
+	struct sysinfo info = {};
+
+	ASSERT_GE(fd, 0);
+	if (variant->locked)
+		SKIP(return, "locked memory is not swapped out");
+	sysinfo(&info);
+	if (!info.freeswap)
+		SKIP(return, "needs swap");
+	ASSERT_EQ(madvise(self->area, 2 * NR_RANGES * psize(), MADV_PAGEOUT),
+		  0);
+	for (i = 0; i < 2 * NR_RANGES; i++)
+		swapped += pagemap_is_swapped(fd, self->area + i * psize());
+	ASSERT_EQ(swapped, 2 * NR_RANGES);
+
+	EXPECT_EQ(advise_self(self->vec, NR_RANGES, variant->advice),
+		  NR_RANGES * psize());
+	for (i = 0; i < 2 * NR_RANGES; i++)
+		left += pagemap_is_swapped(fd, self->area + i * psize());
+	EXPECT_EQ(left, NR_RANGES);
+	for (i = 0; i < 2 * NR_RANGES; i++)
+		EXPECT_EQ(self->area[i * psize()], i % 2);
+	close(fd);
+}
+
+/* Pages that were merged with others are given back, and the others stay. */
+TEST_F(result, merged_pages)
+{
+	int try;
+
+	if (self->ksm_run < 0 ||
+	    madvise(self->area, 2 * NR_RANGES * psize(), MADV_MERGEABLE))
+		SKIP(return, "needs KSM");
+	write_number(KSM_RUN, 1);
+	for (try = 0; try < 200; try++) {
+		if (read_number("/sys/kernel/mm/ksm/pages_sharing") >=
+		    NR_RANGES)
+			break;
+		usleep(50000);
+	}
+	write_number(KSM_RUN, 0);
+	if (read_number("/sys/kernel/mm/ksm/pages_sharing") < NR_RANGES)
+		SKIP(return, "KSM did not merge the pages in time");
+
+	EXPECT_EQ(advise_self(self->vec, NR_RANGES, variant->advice),
+		  NR_RANGES * psize());
+	if (variant->empties)
+		EXPECT_EQ(pages_present(self->area, 2 * NR_RANGES), NR_RANGES);
+	for (try = 0; try < NR_RANGES; try++)
+		EXPECT_EQ(self->area[(2 * try + 1) * psize()], 1);
+}
+
+/* Pages that a userfaultfd protects from being written are given back too. */
+TEST_F(result, write_protected)
+{
+	struct uffdio_api api = {
+		.api = UFFD_API,
+		.features = UFFD_FEATURE_PAGEFAULT_FLAG_WP,
+	};
+	struct uffdio_writeprotect protect = {
+		.range = { (unsigned long)self->area, 2 * NR_RANGES * psize() },
+		.mode = UFFDIO_WRITEPROTECT_MODE_WP,
+	};
+	int uffd = syscall(__NR_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+	size_t i;
+
+	if (uffd < 0 || ioctl(uffd, UFFDIO_API, &api) ||
+	    uffd_register(uffd, self->area, 2 * NR_RANGES * psize(), false,
+			  true, false) ||
+	    ioctl(uffd, UFFDIO_WRITEPROTECT, &protect))
+		SKIP(return, "needs a userfaultfd that protects from writing");
+	EXPECT_EQ(advise_self(self->vec, NR_RANGES, variant->advice),
+		  NR_RANGES * psize());
+	if (variant->empties)
+		EXPECT_EQ(pages_present(self->area, 2 * NR_RANGES), NR_RANGES);
+	for (i = 0; i < NR_RANGES; i++) {
+		EXPECT_TRUE(is_given_back(variant, self->area + 2 * i * psize()));
+		EXPECT_EQ(self->area[(2 * i + 1) * psize()], 1);
+	}
+	close(uffd);
 }
 
 TEST_HARNESS_MAIN
