@@ -49,13 +49,13 @@ awk -F '\t' '
 	$1 == "before" { n++; ids[n] = id; calls[id] = $3; vmas[id] = $5; bytes[id] = $7 }
 	{ local[$1, id] = $8; remote[$1, id] = $9; locks[$1, id] = $10 }
 	END {
-		print "                                                 TLB flushes    those to other CPUs     mmap_lock taken"
-		print "advice           ranges/call calls threads  MiB before  after    before  after         before  after"
+		print "                                                       TLB flushes   to other CPUs   mmap_lock taken"
+		print "advice           ranges/call calls VMAs threads  MiB  before  after  before  after     before  after"
 		for (i = 1; i <= n; i++) {
 			id = ids[i]
 			split(id, f, FS)
-			printf "%-16s %11d %5d %7d %4d %6d %6d %9d %6d %14d %6d\n", f[1], f[2], calls[id], f[3],
-				bytes[id] / 1048576, local["before", id], local["after", id],
+			printf "%-16s %11d %5d %4d %7d %4.1f  %6d %6d  %6d %6d     %6d %6d\n", f[1], f[2], calls[id],
+				vmas[id], f[3], bytes[id] / 1048576, local["before", id], local["after", id],
 				remote["before", id], remote["after", id], locks["before", id], locks["after", id]
 			ranges = calls[id] * f[2]
 			flushes["before"] += local["before", id]
