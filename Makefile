@@ -43,6 +43,7 @@ help:
 	@echo  '  build           - Compile the kernels before and after'
 	@echo  '  selftests       - Compile the selftests that run in the guest'
 	@echo  '  boot            - A shell in the patched kernel'
+	@echo  '  judge           - Get a newer kernel'"'"'s own tests of the same, to run here'
 	@echo  '  ksft            - Run kselftests of mm in the guest: T="name ..."'
 	@echo  '  series          - Write the mail series of TOPIC: out/$(BASE)/series'
 	@echo  '  send            - Show who would get these mails; SEND=yes sends them'

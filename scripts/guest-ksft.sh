@@ -5,8 +5,8 @@
 # What:   for each line TEST SECONDS HUGE-PAGES of the plan on stdin, puts the
 #         guest's memory settings back to the same start, runs the test with
 #         its time limit, and marks in the output where it begins and ends.
-# Usage:  guest-ksft.sh PROGRAMS MODULE < PLAN
-#         MODULE is loaded first, for the tests that look into the kernel.
+# Usage:  guest-ksft.sh DIRECTORY[:DIRECTORY] MODULE < PLAN
+#         Tests are looked for in the directories. MODULE is loaded first, for the tests that look into the kernel.
 programs=$1 module=$2
 
 [ ! -f "$module" ] || busybox insmod "$module"
@@ -28,7 +28,7 @@ while read -r test seconds huge; do
 	echo 1 > /proc/sys/vm/compact_memory
 	echo "$huge" > /proc/sys/vm/nr_hugepages
 	echo "@@ begin $test"
-	timeout -k 5 "$seconds" "$programs/$test" < /dev/null 2>&1
+	timeout -k 5 "$seconds" "$(PATH=$programs command -v "$test")" < /dev/null 2>&1
 	echo "
 @@ end $test $?"
 done

@@ -81,6 +81,13 @@ assembled() {
 	[ -z "$_work" ] || die "out/$BASE/tree has $_work: 'make patches' first"
 }
 
+# unjudged: the tests of a newer kernel that are not here, a line each
+unjudged() {
+	sed -n 's/^JUDGE_TESTS="\(.*\)"$/\1/p' "$PATCHES/base" | tr ' ' '\n' | while read -r _test; do
+		[ -x "$KSFT/judge/$_test" ] || echo "$_test"
+	done
+}
+
 # folder KERNEL: where it is compiled, with the fragments that CONFIG names
 folder() { echo "$W/build/$(echo "$CONFIG $ARCH" | tr ' ' +)/$1"; }
 

@@ -54,6 +54,10 @@ same() {
 }
 awk '!/^(#|$)/ { print $1 }' "$ROOT/lists/ksft.tsv" > "$tmp/tests"
 while read -r test; do
+	if unjudged | grep -qxF "$test"; then
+		skip "$test" "the newer kernel that has it is not in the archive: see judge.sh"
+		continue
+	fi
 	ok "before: $test" cases before "$test"
 	ok "after: $test" cases after "$test"
 	ok "same before and after: $test" same "$test"
@@ -63,15 +67,18 @@ log() { [ -z "$(awk -F '\t' '$2 == "(guest)"' "$results" | tee /dev/stderr)" ]; 
 ok "no guest was lost, and no kernel complained" log
 
 needed() {
-	awk -F '\t' -v results="$results" '
+	awk -F '\t' -v results="$results" -v absent="$(unjudged | paste -sd' ')" '
 		BEGIN {
+			split(absent, f, " ")
+			for (i in f)
+				without[f[i]]
 			while ((getline line < results) > 0) {
 				split(line, f, "\t")
 				is[f[1], f[2], f[3], f[4]]
 				is["*", f[2], f[3], f[4]]
 			}
 		}
-		!/^(#|$)/ && !(($1, $2, $3, $4) in is) { print "does not occur: " $0; bad = 1 }
+		!/^(#|$)/ && !($2 in without) && !(($1, $2, $3, $4) in is) { print "does not occur: " $0; bad = 1 }
 		!/^(#|$)/ && $5 == "" { print "has no reason: " $0; bad = 1 }
 		END { exit bad }' "$known"
 }
