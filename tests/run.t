@@ -24,12 +24,13 @@ header() {
 }
 ok "out/run.tsv: the header" header
 
-# figures KERNEL COLUMN-OF-FLUSHES: advice and ranges all there, each as it must be
+# figures KERNEL COLUMN-OF-FLUSHES: advice and ranges all there, each as it must be.
+# A flush that finds the other CPU in the kernel may leave it alone (column 9).
 figures() {
 	awk -F '\t' -v kernel="$1" -v column="$2" '
 		$1 != kernel || (column == 9 && !$6) { next }
 		{ n[$2, $4]++; want = kernel == "before" ? $3 * $4 : $3 }
-		$column != want || $10 != $3 || $7 <= 0 || $5 < 100 { print "want " want " flushes: " $0; bad = 1 }
+		(column == 9 ? $9 > want || (kernel == "before" && $9 < 0.9 * want) : $8 != want) || $10 != $3 || $7 <= 0 || $5 < 100 { print "want " want " flushes: " $0; bad = 1 }
 		END {
 			split("DONTNEED DONTNEED_LOCKED FREE", advice, " ")
 			split("1 16 128 1024", ranges, " ")
@@ -43,7 +44,7 @@ figures() {
 		}' "$OUT/run.tsv"
 }
 ok "before: a flush for each range" figures before 8
-ok "before: of those, all interrupt another CPU that runs a thread" figures before 9
+ok "before: of those, nearly all interrupt another CPU that runs a thread" figures before 9
 ok "after: a flush for each call" figures after 8
-ok "after: of those, all interrupt another CPU that runs a thread" figures after 9
+ok "after: of those, none interrupts another CPU a second time" figures after 9
 done_testing
