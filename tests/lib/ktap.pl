@@ -38,7 +38,7 @@ sub report {
 		my $case = $line->description;
 		$case =~ s/^[-\s]+|\s+$//g;
 		$case = $line->number unless length $case;
-		$case .= ' #' . $seen{$case} if $seen{$case}++;
+		$case .= " #$seen{$case}" if ++$seen{$case} > 1;
 		if ($line->has_skip) {
 			result($test, $case, 'skip', $line->explanation);
 		} elsif ($line->is_ok) {
