@@ -103,30 +103,29 @@ texts() {
 docutils() { more texts | says docutils; }
 ok "documentation has no more errors than of the base" docutils
 
-# W=1 and sparse: the touched objects alone, in a folder of their own; by the
-# source tree of the builds, under their lock.
+# W=1 and sparse: the touched objects alone, in a folder of their own.
 objects=$(sed -n '/^tools\//d; s/\.c$/.o/p' "$tmp/touched")
+o=$W/build/static
 compile() {
-	git_ -C "$SRC" checkout -q --detach "$1"
+	checkout "$1"
 	# shellcheck disable=SC2086 # a list of objects
-	make -s -k -C "$SRC" O="$W/build/static" ARCH="$ARCH" -j"$JOBS" W=1 C=2 $objects
+	kmake "$o" -s -k W=1 C=2 $objects
 }
 compiled() {
-	exec 9> "$W/build.lock"
-	flock 9
-	mkdir -p "$W/build/static"
-	cp "$W/build/$(echo "$CONFIG $ARCH" | tr ' ' +)/after/.config" "$W/build/static"
-	"$SRC/scripts/config" --file "$W/build/static/.config" -d WERROR
-	make -s -C "$SRC" O="$W/build/static" ARCH="$ARCH" -j"$JOBS" olddefconfig prepare
+	mkdir -p "$o"
+	cp "$(folder after)/.config" "$o"
+	checkout "$tip"
+	"$SRC/scripts/config" --file "$o/.config" -d WERROR
+	kmake "$o" -s olddefconfig prepare
 	more compile | says compile
 	for object in $objects; do
-		test -f "$W/build/static/$object"
+		test -f "$o/$object"
 	done
 }
-if [ -d "$SRC" ]; then
+if [ -f "$(folder after)/.config" ]; then
 	ok "W=1 and sparse say no more than of the base" compiled
 else
-	skip "W=1 and sparse say no more than of the base" "no source tree of the builds yet: make build"
+	skip "W=1 and sparse say no more than of the base" "no kernels yet: 'make build'"
 fi
 
 # what the list allows and nobody says any more
