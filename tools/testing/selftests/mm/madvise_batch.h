@@ -355,6 +355,7 @@ struct request {
 	int err;
 	long pending;
 	long steps;
+	long lost;
 	long forced;
 	long acquired;
 	long released;
@@ -369,6 +370,7 @@ static inline void probe_read(struct request *req)
 	probe_set("watch", 0);
 	req->pending = probe_get("pending");
 	req->steps = probe_get("steps");
+	req->lost = probe_get("lost");
 	req->forced = probe_get("forced");
 	req->acquired = probe_get("acquired");
 	req->released = probe_get("released");

@@ -10,11 +10,13 @@
  *
  * Interface, in /sys/kernel/debug/madvise_probe/:
  *
- *   watch	   write 1: watch the writing task, counters start from 0;
+ *   watch	   write 1: watch the writing task, and the workers that do its
+ *		   io_uring requests, counters start from 0;
  *		   write 0: watch nobody, counters stay
  *   pending	   live gathers on the reader's address space
  *   steps	   steps the watched task made; a step is what a request does in
  *		   one VMA for one range
+ *   lost	   how many of them lost a race by chance, as force_at makes them
  *   acquired	   how often it took mmap_lock
  *   released	   how often it let mmap_lock go
  *   released_live how often it did so with a live gather (or with one finished
@@ -69,16 +71,20 @@ static struct dentry *dir;
 
 static DEFINE_MUTEX(watch_mutex);
 static struct task_struct *watched;
+static struct mm_struct *watched_mm;	/* only to compare with */
 static enum relock_state relock;
 
 static u32 force_at, force_times = 1, force_kill;
-static atomic_t steps, forced, acquired, released, released_live;
+static atomic_t steps, lost, forced, acquired, released, released_live;
 static atomic_t huge_zaps, huge_zaps_live, relock_failed;
 
 static bool is_watched(struct mm_struct *mm)
 {
-	return READ_ONCE(watched) == current && mm == current->mm &&
-	       !(current->flags & PF_EXITING);
+	if (mm != current->mm || (current->flags & PF_EXITING))
+		return false;
+	if (current->flags & PF_IO_WORKER)
+		return mm && mm == READ_ONCE(watched_mm);
+	return READ_ONCE(watched) == current;
 }
 
 static int step_return(struct kretprobe_instance *ri, struct pt_regs *regs)
@@ -89,6 +95,8 @@ static int step_return(struct kretprobe_instance *ri, struct pt_regs *regs)
 		return 0;
 
 	step = atomic_inc_return(&steps);
+	if ((long)regs_return_value(regs) == -ERESTARTNOINTR)
+		atomic_inc(&lost);
 	if (!force_at || step < force_at || step - force_at >= force_times)
 		return 0;
 	/* A step that failed ends the request: nothing to force. */
@@ -194,8 +202,10 @@ static int watch_set(void *data, u64 on)
 	mutex_lock(&watch_mutex);
 	last = watched;
 	WRITE_ONCE(watched, NULL);
+	WRITE_ONCE(watched_mm, NULL);
 	if (on) {
 		atomic_set(&steps, 0);
+		atomic_set(&lost, 0);
 		atomic_set(&forced, 0);
 		atomic_set(&acquired, 0);
 		atomic_set(&released, 0);
@@ -204,6 +214,7 @@ static int watch_set(void *data, u64 on)
 		atomic_set(&huge_zaps_live, 0);
 		atomic_set(&relock_failed, 0);
 		relock = RELOCK_IDLE;
+		WRITE_ONCE(watched_mm, current->mm);
 		WRITE_ONCE(watched, get_task_struct(current));
 	}
 	if (last)
@@ -264,6 +275,7 @@ static int __init madvise_probe_init(void)
 	debugfs_create_file_unsafe("watch", 0200, dir, NULL, &watch_fops);
 	debugfs_create_file_unsafe("pending", 0400, dir, NULL, &pending_fops);
 	debugfs_create_atomic_t("steps", 0400, dir, &steps);
+	debugfs_create_atomic_t("lost", 0400, dir, &lost);
 	debugfs_create_atomic_t("acquired", 0400, dir, &acquired);
 	debugfs_create_atomic_t("released", 0400, dir, &released);
 	debugfs_create_atomic_t("released_live", 0400, dir, &released_live);
