@@ -6,7 +6,9 @@
 #         guest's memory settings back to the same start, runs the test with
 #         its time limit, and marks in the output where it begins and ends.
 # Usage:  guest-ksft.sh DIRECTORY[:DIRECTORY] MODULE < PLAN
-#         Tests are looked for in the directories. MODULE is loaded first, for the tests that look into the kernel.
+#         The tests are those of the directories, in a directory of links that
+#         they can write to. MODULE is loaded first, for the tests that look
+#         into the kernel.
 programs=$1 module=$2
 
 [ ! -f "$module" ] || busybox insmod "$module"
@@ -17,7 +19,10 @@ esac
 if [ -b /dev/ram0 ]; then
 	busybox mkswap /dev/ram0 > /dev/null && swapon /dev/ram0
 fi
-cd /tmp || exit
+mkdir /tmp/ksft && cd /tmp/ksft || exit
+for dir in $(echo "$programs" | tr : ' '); do
+	cp -s "$dir"/* . 2> /dev/null
+done
 while read -r test seconds huge; do
 	echo 2 > /sys/kernel/mm/ksm/run
 	echo 0 > /sys/kernel/mm/ksm/run
@@ -28,7 +33,7 @@ while read -r test seconds huge; do
 	echo 1 > /proc/sys/vm/compact_memory
 	echo "$huge" > /proc/sys/vm/nr_hugepages
 	echo "@@ begin $test"
-	timeout -k 5 "$seconds" "$(PATH=$programs command -v "$test")" < /dev/null 2>&1
+	timeout -k 5 "$seconds" "./$test" < /dev/null 2>&1
 	echo "
 @@ end $test $?"
 done
