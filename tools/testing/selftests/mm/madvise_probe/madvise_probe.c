@@ -95,7 +95,7 @@ static int step_return(struct kretprobe_instance *ri, struct pt_regs *regs)
 		return 0;
 
 	step = atomic_inc_return(&steps);
-	if ((long)regs_return_value(regs) == -ERESTARTNOINTR)
+	if ((int)regs_return_value(regs) == -ERESTARTNOINTR)
 		atomic_inc(&lost);
 	if (!force_at || step < force_at || step - force_at >= force_times)
 		return 0;
