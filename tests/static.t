@@ -109,7 +109,7 @@ o=$W/build/static
 compile() {
 	checkout "$1"
 	# shellcheck disable=SC2086 # a list of objects
-	kmake "$o" -s -k W=1 C=2 $objects
+	kmake "$o" -s -k W=1 C=2 KCFLAGS=-fno-diagnostics-show-caret $objects
 }
 compiled() {
 	mkdir -p "$o"
