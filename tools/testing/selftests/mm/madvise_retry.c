@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A request that installs guards in memory which is written at the same time
+ * loses races with page faults. It then lets mmap_lock go and does its range
+ * once more, as often as that takes, and nobody is told.
+ *
+ * Here those races are real: a thread on a second CPU writes. The module
+ * madvise_probe counts how many were lost. Where none was, nothing was tested,
+ * and the test fails. madvise_gather has the same by force.
+ *
+ * Whether the kernel batches makes no difference here.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <signal.h>
+
+#include "../../../include/io_uring/mini_liburing.h"
+#include "../kselftest_harness.h"
+#include "madvise_batch.h"
+
+#define NR_RANGES	8
+#define RANGE_PAGES	1024
+#define AREA_PAGES	(NR_RANGES * RANGE_PAGES)
+
+#define ENOUGH_LOST	8	/* races, and a test is done */
+#define MAX_ROUNDS	1000	/* requests in which they must be lost */
+#define NR_KILLS	12
+#define DEATH_SECONDS	5
+
+/*
+ * Writes to each page of the area once, then again. It leaps, for what a request
+ * has still to do shrinks towards the end of the area.
+ */
+#define LEAP	5063		/* pages; has no factor in common with nr */
+
+struct writer {
+	struct other_thread other;
+	char *area;
+	size_t nr;
+	size_t written;		/* pages that let it, the last time round */
+
+	char *take_back;	/* a range to use again when it is done */
+	long lost_before;	/* races lost when that happened, or -1 */
+};
+
+FIXTURE(retry)
+{
+	char *area;
+	struct iovec vec[NR_RANGES];
+	struct writer writer;
+	bool writes;
+	struct io_uring ring;
+	bool has_ring;
+};
+
+static int zero_fd, pipe_fds[2];
+
+/* Where a store would be a SIGSEGV, these say EFAULT. */
+static bool write_to_page(char *page)
+{
+	return read(zero_fd, page, 1) == 1;
+}
+
+static bool read_from_page(char *page)
+{
+	char byte;
+
+	if (write(pipe_fds[1], page, 1) != 1)
+		return false;
+	return read(pipe_fds[0], &byte, 1) == 1;
+}
+
+static size_t count_guards(char *area, size_t nr)
+{
+	size_t i, guards = 0;
+
+	for (i = 0; i < nr; i++)
+		if (!read_from_page(area + i * psize()) && errno == EFAULT)
+			guards++;
+	return guards;
+}
+
+/*
+ * A request that lost a second race has let mmap_lock go after the first: the
+ * ranges before are done, and nobody gets at what was there.
+ */
+static void take_back(struct writer *writer)
+{
+	char *range = __atomic_load_n(&writer->take_back, __ATOMIC_ACQUIRE);
+
+	if (!range || probe_get("lost") < 2)
+		return;
+	madvise(range, RANGE_PAGES * psize(), MADV_GUARD_REMOVE);
+	fill_pages(range, RANGE_PAGES, 1);
+	writer->lost_before = probe_get("lost");
+	__atomic_store_n(&writer->take_back, NULL, __ATOMIC_RELEASE);
+}
+
+static void write_area(void *arg)
+{
+	struct writer *writer = arg;
+	size_t i, page, written = 0;
+
+	for (i = 0; i < writer->nr; i++) {
+		page = i * LEAP % writer->nr;
+		if (write_to_page(writer->area + page * psize()))
+			written++;
+		if (i % 64 == 0)
+			take_back(writer);
+	}
+	writer->written = written;
+}
+
+/* How many pages the writer gets at, the next time it begins with the first. */
+static size_t still_written(struct writer *writer)
+{
+	other_thread_rounds(&writer->other, 1);
+	return writer->written;
+}
+
+/* What the completion says. */
+static int advise_by_io_uring(struct io_uring *ring, void *area, size_t size,
+			      int advice)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
+	struct io_uring_cqe *cqe;
+	int ret;
+
+	if (!sqe)
+		return -EBUSY;
+	memset(sqe, 0, sizeof(*sqe));
+	sqe->opcode = IORING_OP_MADVISE;
+	sqe->fd = -1;
+	sqe->addr = (unsigned long)area;
+	sqe->len = size;
+	sqe->fadvise_advice = advice;
+	if (io_uring_submit(ring) != 1 || io_uring_wait_cqe(ring, &cqe))
+		return -EIO;
+	ret = cqe->res;
+	io_uring_cqe_seen(ring);
+	return ret;
+}
+
+/* As watch_vector() and watch_madvise() do. */
+static struct request watch_io_uring(struct io_uring *ring, void *area,
+				     size_t size, int advice)
+{
+	int fd = open(PROBE_DIR "watch", O_WRONLY | O_CLOEXEC);
+	struct request req = {};
+	ssize_t started, ended;
+	int empty;
+
+	for (empty = 1; empty >= 0; empty--) {
+		started = write(fd, "1", 1);
+		req.ret = advise_by_io_uring(ring, area, empty ? 0 : size,
+					     advice);
+		ended = write(fd, "0", 1);
+	}
+	close(fd);
+	probe_read(&req);
+	if (started != 1 || ended != 1)
+		req.steps = -1;
+	return req;
+}
+
+FIXTURE_SETUP(retry)
+{
+	const char *reason = lacks_advice(MADV_GUARD_INSTALL);
+
+	if (!reason)
+		reason = lacks_second_cpu();
+	if (!reason)
+		reason = lacks_probe();
+	if (reason)
+		SKIP(return, "%s", reason);
+
+	probe_reset();
+	zero_fd = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+	ASSERT_GE(zero_fd, 0);
+	ASSERT_EQ(pipe(pipe_fds), 0);
+	self->area = map_pages(AREA_PAGES);
+	ASSERT_NE(self->area, NULL);
+	make_ranges(self->vec, NR_RANGES, self->area, RANGE_PAGES, RANGE_PAGES);
+	self->writer.area = self->area;
+	self->writer.nr = AREA_PAGES;
+}
+
+FIXTURE_TEARDOWN(retry)
+{
+	if (self->writes)
+		other_thread_stop(&self->writer.other);
+	if (self->has_ring)
+		io_uring_queue_exit(&self->ring);
+	probe_reset();
+	munmap(self->area, AREA_PAGES * psize());
+	close(pipe_fds[0]);
+	close(pipe_fds[1]);
+	close(zero_fd);
+}
+
+static int start_writer(struct writer *writer)
+{
+	return other_thread_start(&writer->other, write_area, writer);
+}
+
+/* For everybody who writes, madvise() leaves nothing but guards. */
+TEST_F(retry, madvise)
+{
+	long lost = 0, rounds = 0;
+	struct request req;
+
+	ASSERT_EQ(start_writer(&self->writer), 0);
+	self->writes = true;
+
+	while (lost < ENOUGH_LOST && rounds++ < MAX_ROUNDS) {
+		ASSERT_EQ(madvise(self->area, AREA_PAGES * psize(),
+				  MADV_GUARD_REMOVE), 0);
+		req = watch_madvise(self->area, AREA_PAGES * psize(),
+				    MADV_GUARD_INSTALL);
+		lost += req.lost;
+		ASSERT_EQ(req.ret, 0);
+		ASSERT_EQ(req.steps, 1 + req.lost);
+		EXPECT_BALANCED(req, 1 + req.lost);
+		if (!req.lost)
+			continue;
+		ASSERT_EQ(still_written(&self->writer), 0);
+		ASSERT_EQ(count_guards(self->area, AREA_PAGES), AREA_PAGES);
+	}
+	TH_LOG("%ld races lost in %ld requests", lost, rounds);
+	EXPECT_GT(lost, 0);
+}
+
+/*
+ * For everybody who writes, a vector leaves nothing but guards in its ranges,
+ * and tells the bytes of all of them.
+ */
+TEST_F(retry, vector)
+{
+	long lost = 0, rounds = 0;
+	struct request req;
+
+	ASSERT_EQ(start_writer(&self->writer), 0);
+	self->writes = true;
+
+	while (lost < ENOUGH_LOST && rounds++ < MAX_ROUNDS) {
+		ASSERT_EQ(madvise(self->area, AREA_PAGES * psize(),
+				  MADV_GUARD_REMOVE), 0);
+		req = watch_vector(self->vec, NR_RANGES, MADV_GUARD_INSTALL);
+		lost += req.lost;
+		ASSERT_EQ(req.ret, ranges_size(self->vec, NR_RANGES));
+		ASSERT_EQ(req.steps, NR_RANGES + req.lost);
+		EXPECT_BALANCED(req, 1 + req.lost);
+		if (!req.lost)
+			continue;
+		ASSERT_EQ(still_written(&self->writer), 0);
+		ASSERT_EQ(count_guards(self->area, AREA_PAGES), AREA_PAGES);
+	}
+	TH_LOG("%ld races lost in %ld requests", lost, rounds);
+	EXPECT_GT(lost, 0);
+}
+
+/*
+ * For one who uses the first range again as soon as it is done, a repetition of
+ * a range after it changes nothing there.
+ */
+TEST_F(retry, vector_leaves_what_is_done)
+{
+	struct writer *writer = &self->writer;
+	char *first = self->vec[0].iov_base;
+	long lost = 0, rounds = 0;
+	struct request req;
+
+	writer->area += RANGE_PAGES * psize();
+	writer->nr -= RANGE_PAGES;
+	ASSERT_EQ(start_writer(writer), 0);
+	self->writes = true;
+
+	/* Only what is lost after the first range is in use again tests it. */
+	while (lost < ENOUGH_LOST && rounds++ < MAX_ROUNDS) {
+		ASSERT_EQ(madvise(self->area, AREA_PAGES * psize(),
+				  MADV_GUARD_REMOVE), 0);
+		/* Nothing is lost yet. */
+		ASSERT_EQ(probe_set("watch", 1), 0);
+		writer->lost_before = -1;
+		__atomic_store_n(&writer->take_back, first, __ATOMIC_RELEASE);
+		req = watch_vector(self->vec, NR_RANGES, MADV_GUARD_INSTALL);
+		ASSERT_EQ(req.ret, ranges_size(self->vec, NR_RANGES));
+		ASSERT_EQ(req.pending, 0);
+
+		__atomic_store_n(&writer->take_back, NULL, __ATOMIC_RELEASE);
+		other_thread_rounds(&writer->other, 0);
+		if (writer->lost_before < 0)
+			continue;
+		lost += req.lost - writer->lost_before;
+		ASSERT_TRUE(pages_hold(first, RANGE_PAGES, 1));
+		ASSERT_EQ(count_guards(self->vec[1].iov_base, RANGE_PAGES),
+			  RANGE_PAGES);
+	}
+	TH_LOG("%ld races lost afterwards in %ld requests", lost, rounds);
+	EXPECT_GT(lost, 0);
+}
+
+/*
+ * For everybody who writes, a request to io_uring leaves nothing but guards, and
+ * its completion says 0: no error, least of all one that is not for user space.
+ */
+TEST_F(retry, io_uring)
+{
+	long lost = 0, rounds = 0;
+	struct request req;
+
+	if (io_uring_queue_init(1, &self->ring, 0))
+		SKIP(return, "needs io_uring");
+	self->has_ring = true;
+	ASSERT_EQ(start_writer(&self->writer), 0);
+	self->writes = true;
+
+	while (lost < ENOUGH_LOST && rounds++ < MAX_ROUNDS) {
+		ASSERT_EQ(madvise(self->area, AREA_PAGES * psize(),
+				  MADV_GUARD_REMOVE), 0);
+		req = watch_io_uring(&self->ring, self->area,
+				     AREA_PAGES * psize(), MADV_GUARD_INSTALL);
+		lost += req.lost;
+		ASSERT_EQ(req.ret, 0);
+		ASSERT_EQ(req.steps, 1 + req.lost);
+		EXPECT_BALANCED(req, 1 + req.lost);
+		if (!req.lost)
+			continue;
+		ASSERT_EQ(still_written(&self->writer), 0);
+		ASSERT_EQ(count_guards(self->area, AREA_PAGES), AREA_PAGES);
+	}
+	TH_LOG("%ld races lost in %ld requests", lost, rounds);
+	EXPECT_GT(lost, 0);
+}
+
+/* Installs guards against a writer until it is killed. */
+static void install_forever(const struct iovec *vec, struct writer *writer)
+{
+	if (start_writer(writer) || probe_set("watch", 1))
+		_exit(1);
+	for (;;) {
+		if (advise_self(vec, NR_RANGES, MADV_GUARD_INSTALL) !=
+		    ranges_size(vec, NR_RANGES))
+			_exit(2);
+		if (advise_self(vec, NR_RANGES, MADV_GUARD_REMOVE) !=
+		    ranges_size(vec, NR_RANGES))
+			_exit(3);
+	}
+}
+
+/*
+ * For one who kills it at any time, a process that installs guards against a
+ * writer dies soon, with no gather and no lock left behind.
+ */
+TEST_F(retry, killed)
+{
+	long lost = 0;
+	int i, ms, status;
+	pid_t pid, dead;
+
+	srand(1);
+	for (i = 0; i < NR_KILLS; i++) {
+		pid = fork();
+		ASSERT_GE(pid, 0);
+		if (!pid)
+			install_forever(self->vec, &self->writer);
+		usleep(200000 + rand() % 300000);
+		ASSERT_EQ(kill(pid, SIGKILL), 0);
+		for (ms = 0, dead = 0; !dead && ms < DEATH_SECONDS * 1000; ms++) {
+			usleep(1000);
+			dead = waitpid(pid, &status, WNOHANG);
+		}
+		ASSERT_EQ(dead, pid);
+		ASSERT_TRUE(WIFSIGNALED(status)) {
+			TH_LOG("ended by itself: %d", WEXITSTATUS(status));
+		}
+		lost += probe_get("lost");
+		EXPECT_EQ(probe_get("acquired"), probe_get("released"));
+		EXPECT_EQ(probe_get("released_live"), 0);
+	}
+	TH_LOG("%ld races lost before %d kills", lost, NR_KILLS);
+	EXPECT_GT(lost, 0);
+}
+
+TEST_HARNESS_MAIN
