@@ -23,7 +23,7 @@
 #define AREA_PAGES	(NR_RANGES * RANGE_PAGES)
 
 #define ENOUGH_LOST	8	/* races, and a test is done */
-#define MAX_ROUNDS	1000	/* requests in which they must be lost */
+#define MAX_ROUNDS	150	/* requests in which they must be lost */
 #define NR_KILLS	12
 #define DEATH_SECONDS	5
 

@@ -110,6 +110,10 @@ static void *monitor_main(void *arg)
 		if (monitor->answer == ANSWER_KILL) {
 			kill(__atomic_load_n(&monitor->waiter,
 					     __ATOMIC_ACQUIRE), SIGKILL);
+			/* The end of this thread has a gather of its own. */
+			while (!__atomic_load_n(&monitor->stop,
+						__ATOMIC_ACQUIRE))
+				usleep(1000);
 			break;
 		}
 		if (read(monitor->uffd, &msg, sizeof(msg)) != sizeof(msg) ||
