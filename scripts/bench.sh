@@ -70,7 +70,7 @@ each() {
 	shift
 	for value; do
 		# shellcheck disable=SC2059 # it is one
-		printf "$format\n" "$value"
+		printf -- "$format\n" "$value"
 	done
 }
 sizes='1 2 4 8 16 32 64 128 256 512 1024'
@@ -78,20 +78,20 @@ sizes='1 2 4 8 16 32 64 128 256 512 1024'
 counts() {
 	# shellcheck disable=SC2086 # lists of numbers
 	cases=$(
-		each '-s 16 -i 1 -n %s' $sizes
-		each '-s 16 -i 1 -b 1 -n %s' $sizes
+		each '-s 4 -i 1 -n %s' $sizes
+		each '-s 4 -i 1 -b 1 -n %s' $sizes
 		for n in 1 64 1024; do
-			each "-s 16 -i 1 -n $n -b %s" 2 3
-			each "-s 16 -i 1 -n $n -c %s" 2 3 4
-			each "-s 16 -i 1 -n $n -l %s" gaps random vmas
-			each "-s 16 -i 1 -n $n -a %s" FREE DONTNEED_LOCKED NORMAL WILLNEED COLD
-			echo "-s 16 -i 1 -n $n -a COLD -t other"
-			echo "-s 16 -i 1 -n $n -M file"
+			each "-s 4 -i 1 -n $n -b %s" 2 3
+			each "-s 4 -i 1 -n $n -c %s" 2 3 4
+			each "-s 4 -i 1 -n $n -l %s" gaps random vmas
+			each "-s 4 -i 1 -n $n -a %s" FREE DONTNEED_LOCKED NORMAL WILLNEED COLD
+			echo "-s 4 -i 1 -n $n -a COLD -t other"
+			echo "-s 4 -i 1 -n $n -M file"
 		done
-		echo '-s 16 -i 1 -m madvise'
-		echo '-s 16 -i 1 -m madvise -b 1'
-		echo '-s 16 -i 1 -m whole'
-		echo '-s 16 -i 1 -m whole -b 1'
+		echo '-s 4 -i 1 -m madvise'
+		echo '-s 4 -i 1 -m madvise -b 1'
+		echo '-s 4 -i 1 -m whole'
+		echo '-s 4 -i 1 -m whole -b 1'
 	)
 	echo "$columns" > "$tmp/counts.raw"
 	for k in before after; do
@@ -186,10 +186,13 @@ mkdir -p "$tmp/results"
 cp "$ROOT"/results/*.tsv "$tmp/results"
 cp "$tmp"/*.raw "$tmp/machine.tsv" "$tmp/results"
 python3 "$ROOT/bench/report.py" "$tmp/results"
-(cd "$tmp/results" && gnuplot "$ROOT/bench/plots.gp")
-cp "$tmp"/results/*.tsv "$tmp"/results/*.svg "$ROOT/results"
+rm "$tmp"/results/*.raw
+if [ -f "$tmp/results/table-exact.tsv" ] && [ -f "$tmp/results/table-time.tsv" ]; then
+	(cd "$tmp/results" && gnuplot "$ROOT/bench/plots.gp")
+fi
+cp "$tmp"/results/* "$ROOT/results"
 
-for table in exact time; do
-	"$ROOT/scripts/quote.sh" "results/table-$table.tsv"
+for table in "$tmp"/results/table-*.tsv; do
+	[ ! -f "$table" ] || "$ROOT/scripts/quote.sh" "$table"
 done
 say "all of it is in results/; 'make quote' writes it into README.md"
