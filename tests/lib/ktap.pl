@@ -37,6 +37,7 @@ sub report {
 		next unless $line->is_test;
 		my $case = $line->description;
 		$case =~ s/^[-\s]+|\s+$//g;
+		$case =~ s/\d+(\.\d+)?/N/g if $case =~ /%/;	# a measurement is no name
 		$case = $line->number unless length $case;
 		$case .= " #$seen{$case}" if ++$seen{$case} > 1;
 		if ($line->has_skip) {
