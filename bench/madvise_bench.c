@@ -24,7 +24,7 @@
  *  iterations, calls	timed iterations; calls in each
  *  mean_ns ... p99_ns	time to give the whole area back: mean over the
  *			iterations, standard deviation (of a sample), least,
- *			and percentiles (nearest rank)
+ *			and percentiles (nearest rank); "-" without any
  *  flushes_local	TLB flushes in an iteration
  *  flushes_remote	those of them that interrupted other CPUs
  *  flushes_full	those of them that flushed the whole address space
@@ -506,8 +506,12 @@ static void print_run(double *ns, size_t calls)
 	       kernel, method.name, advice.name, memory.name, target.name,
 	       layout.name, bytes, range_bytes, ranges, callers, busy,
 	       iterations, calls);
-	printf("\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f", mean, sqrt(var), ns[0],
-	       percentile(ns, iterations, 50), percentile(ns, iterations, 99));
+	if (iterations)
+		printf("\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f", mean, sqrt(var),
+		       ns[0], percentile(ns, iterations, 50),
+		       percentile(ns, iterations, 99));
+	else
+		printf("\t-\t-\t-\t-\t-");
 	for (i = 0; i < ARRAY_SIZE(counters); i++) {
 		long long sum = 0;
 
@@ -525,7 +529,7 @@ static void print_run(double *ns, size_t calls)
 
 static void run(void)
 {
-	double *ns = calloc(iterations, sizeof(*ns));
+	double *ns = calloc(iterations + 1, sizeof(*ns));
 	pthread_t idlers[CPU_SETSIZE];
 	size_t calls = 0;
 	int i, n;
@@ -652,7 +656,7 @@ static void explain(void)
 		"  -n RANGES      in a call (1, 2, 4, ... 1024, a run each)\n"
 		"  -c CALLERS     threads that call at the same time (1)\n"
 		"  -b THREADS     that keep other CPUs busy (0)\n"
-		"  -i ITERATIONS  that are timed (5)\n"
+		"  -i ITERATIONS  that are timed, next to the one that counts (5)\n"
 		"The first of each is the default.\n");
 	exit(EXIT_USAGE);
 }
@@ -700,7 +704,7 @@ int main(int argc, char **argv)
 			busy = parse_number(optarg, opt, 0, CPU_SETSIZE - 1);
 			break;
 		case 'i':
-			iterations = parse_number(optarg, opt, 1, 1000000);
+			iterations = parse_number(optarg, opt, 0, 1000000);
 			break;
 		default:
 			explain();

@@ -78,20 +78,22 @@ sizes='1 2 4 8 16 32 64 128 256 512 1024'
 counts() {
 	# shellcheck disable=SC2086 # lists of numbers
 	cases=$(
-		each '-s 4 -i 1 -n %s' $sizes
-		each '-s 4 -i 1 -b 1 -n %s' $sizes
+		each '-s 4 -i 0 -n %s' $sizes
+		each '-s 4 -i 0 -b 1 -n %s' $sizes
 		for n in 1 64 1024; do
-			each "-s 4 -i 1 -n $n -b %s" 2 3
-			each "-s 4 -i 1 -n $n -c %s" 2 3 4
-			each "-s 4 -i 1 -n $n -l %s" gaps random vmas
-			each "-s 4 -i 1 -n $n -a %s" FREE DONTNEED_LOCKED NORMAL WILLNEED COLD
-			echo "-s 4 -i 1 -n $n -a COLD -t other"
-			echo "-s 4 -i 1 -n $n -M file"
+			each "-s 4 -i 0 -n $n -l %s" gaps random vmas
+			each "-s 4 -i 0 -n $n -a %s" FREE DONTNEED_LOCKED NORMAL WILLNEED COLD
+			echo "-s 4 -i 0 -n $n -a COLD -t other"
+			echo "-s 4 -i 0 -n $n -M file"
 		done
-		echo '-s 4 -i 1 -m madvise'
-		echo '-s 4 -i 1 -m madvise -b 1'
-		echo '-s 4 -i 1 -m whole'
-		echo '-s 4 -i 1 -m whole -b 1'
+		for n in 1 64 256; do
+			each "-s 1 -i 0 -n $n -b %s" 2 3
+			each "-s 1 -i 0 -n $n -c %s" 2 3 4
+		done
+		echo '-s 4 -i 0 -m madvise'
+		echo '-s 4 -i 0 -m madvise -b 1'
+		echo '-s 4 -i 0 -m whole'
+		echo '-s 4 -i 0 -m whole -b 1'
 	)
 	echo "$columns" > "$tmp/counts.raw"
 	for k in before after; do
