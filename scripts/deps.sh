@@ -4,20 +4,23 @@
 #
 # What:   the packages that scripts/deps.txt lists, with apt; through sudo when
 #         the caller is not root. Nothing is asked of the archive when all of
-#         them are there.
+#         them are there. With -a also those that only make check-all needs.
 # Checks: that each is installed afterwards.
 # Stops:  where there is no apt: then they are the user's to install.
 set -eu
 # shellcheck source=scripts/lib.sh
 . "$(dirname "$0")/lib.sh"
+skip=check-all:
 case ${1-} in
 -h) usage ;;
+-a) skip= ;;
 ?*) misuse "see deps.sh -h" ;;
 esac
 
 # shellcheck disable=SC2016 # the format is dpkg-query's
 missing() {
-	sed 's/#.*//; s/[ \t].*//; /^$/d' "$ROOT/scripts/deps.txt" | while read -r package; do
+	sed 's/#.*//; /^$/d' "$ROOT/scripts/deps.txt" | while read -r package purpose _; do
+		[ -z "$skip" ] || [ "$purpose" != "$skip" ] || continue
 		case $(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) in
 		installed) ;;
 		*) printf ' %s' "$package" ;;
