@@ -5,12 +5,15 @@
 # What:   gets base, tree and kernels, then runs the files tests/*.t, the quick
 #         ones first; each line is a check, and each file says at its top what it
 #         is about.
+#         Some take so long that they run only with -a, which is make check-all.
 # Checks: ends with the numbers of those that passed, failed and were skipped.
 set -eu
 # shellcheck source=scripts/lib.sh
 . "$(dirname "$0")/lib.sh"
+all=
 case ${1-} in
 -h) usage ;;
+-a) all=y ;;
 ?*) misuse "see check.sh -h" ;;
 esac
 
@@ -22,11 +25,12 @@ done
 cd "$ROOT"
 # What takes long comes last.
 late='tests/build.t tests/ksft.t'
+slow='tests/builds.t tests/coccicheck.t tests/deb.t'
 files=$(for file in tests/*.t; do
-	case " $late " in
+	case " $late $slow " in
 	*" $file "*) ;;
 	*) echo "$file" ;;
 	esac
 done)
 # shellcheck disable=SC2086 # lists of files
-exec perl tests/lib/harness.pl $files $late
+exec perl tests/lib/harness.pl $files $late ${all:+$slow}
