@@ -26,7 +26,7 @@ export BASE BASEVER KSRC KREF CONFIG ARCH JOBS CPUS MEM ACCEL RUNS K T TOPIC PRE
 
 VERBS := $(filter-out lib guest-%, $(basename $(notdir $(wildcard scripts/*.sh))))
 
-.PHONY: help clean $(VERBS)
+.PHONY: help clean check-all $(VERBS)
 
 help:
 	@echo  'Main job:'
@@ -34,6 +34,8 @@ help:
 	@echo  '                    series, builds, boots, and shows what process_madvise()'
 	@echo  '                    costs before and after'
 	@echo  '  check           - All tests that a change must pass'
+	@echo  '  check-all       - These and what takes longer: other compilers and'
+	@echo  '                    architectures, semantic patches, packages'
 	@echo  ''
 	@echo  'Single steps (each does those before it where needed):'
 	@echo  '  deps            - Install the Debian packages of scripts/deps.txt'
@@ -50,6 +52,8 @@ help:
 	@echo  '  bench           - Measure before and after in turn; writes results/'
 	@echo  '  quote           - Write the results that README.md quotes into it again'
 	@echo  '  quilt           - Write the series for quilt and Debian source packages'
+	@echo  '  deb             - Debian packages of the patched kernel; CONFIG=FILE for one'
+	@echo  '                    that a real machine can use'
 	@echo  '  clean           - Remove out/'
 	@echo  ''
 	@echo  'Knobs:'
@@ -79,7 +83,7 @@ build: tree
 selftests: build
 boot ksft: selftests
 bench: tree
-series send quilt: tree
+series send quilt deb: tree
 
 # Not for the others: the kernel's own make takes V for something else.
 series send: export V := $(V)
@@ -88,3 +92,7 @@ series send: export V := $(V)
 
 $(VERBS):
 	@scripts/$@.sh
+
+check-all:
+	@scripts/deps.sh -a
+	@scripts/check.sh -a
