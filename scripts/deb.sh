@@ -2,7 +2,7 @@
 #
 # Builds Debian packages of the patched kernel, to install.
 #
-# What:   out/BASE/deb/*.deb, by the kernel's own bindeb-pkg: image, headers and
+# What:   out/BASE/deb/packages/*.deb, by the kernel's own bindeb-pkg: image, headers and
 #         linux-libc-dev for the machine's architecture, as 6.12.y-after.
 # Config: the fragments of configs/ that CONFIG names: the small kernel that the
 #         guest runs, which has no drivers for a real machine. Or a file: CONFIG
@@ -24,30 +24,33 @@ VERSION=''
 # shellcheck source=/dev/null
 . "$W/base"
 deb=$W/deb
-o=$deb/build
+rm -rf "$deb/packages"
+mkdir -p "$deb/packages"
 case $CONFIG in
 */*)
 	[ -f "$CONFIG" ] || misuse "CONFIG=$CONFIG is no file"
 	room 30 "a kernel with the configuration of a distribution"
+	o=$deb/build
 	checkout refs/tags/after
 	mkdir -p "$o"
 	cp "$CONFIG" "$o/.config"
 	kmake "$o" olddefconfig > "$deb/log" ;;
 *)
-	# what is compiled already is not again
+	# in its folder, so that what is compiled already is not again
 	"$ROOT/scripts/build.sh" -k after
 	checkout refs/tags/after
-	rm -rf "$deb"
-	mkdir -p "$deb"
-	cp -a "$(folder after)" "$o" ;;
+	o=$(folder after) ;;
 esac
-rm -f "$deb"/*.deb "$deb"/*.buildinfo "$deb"/*.changes
+
+# It leaves the packages beside its folder.
 say "packing Linux $VERSION-after"
 kmake "$o" LOCALVERSION=-after KDEB_PKGVERSION="$VERSION-1" KDEB_CHANGELOG_DIST=unstable \
 	DPKG_FLAGS=-d bindeb-pkg > "$deb/log" 2>&1 || {
 	tail -n 20 "$deb/log" >&2
 	die "bindeb-pkg failed: see above, all of it is in $deb/log"
 }
-for package in "$deb"/*.deb; do
+rm -r "$o/debian" "${o%/*}"/*.buildinfo "${o%/*}"/*.changes
+mv "${o%/*}"/*.deb "$deb/packages"
+for package in "$deb"/packages/*.deb; do
 	echo "${package#"$ROOT/"}"
 done

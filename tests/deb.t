@@ -12,9 +12,9 @@ assembled
 deb=$W/deb
 ok "packages are built" "$ROOT/scripts/deb.sh"
 for package in linux-image linux-headers linux-libc-dev; do
-	ok "there is one $package" test "$(find "$deb" -name "$package*.deb" | wc -l)" -eq 1
+	ok "there is one $package" test "$(find "$deb/packages" -name "$package*.deb" | wc -l)" -eq 1
 done
-image=$(find "$deb" -name 'linux-image-*.deb')
+image=$(find "$deb/packages" -name 'linux-image-*.deb')
 name=$(dpkg-deb -f "$image" Package)
 release=${name#linux-image-}
 ok "for this machine's architecture" test "$(dpkg-deb -f "$image" Architecture)" = "$(dpkg --print-architecture)"
