@@ -36,6 +36,7 @@ struct monitor {
 	struct flush_count *count;
 	unsigned long frames[NR_FRAMES];
 	bool returned;		/* the request has */
+	bool ready;
 	bool stop;
 	pid_t waiter;
 
@@ -97,6 +98,7 @@ static void *monitor_main(void *arg)
 
 	monitor->page_flush_fd = trace_count_open(TRACE_FLUSH,
 						  "reason == 3 && pages == 1");
+	__atomic_store_n(&monitor->ready, true, __ATOMIC_RELEASE);
 	while (!__atomic_load_n(&monitor->stop, __ATOMIC_ACQUIRE)) {
 		if (poll(&poll_fd, 1, 20) != 1)
 			continue;
@@ -209,6 +211,9 @@ static void monitor_start(struct __test_metadata *_metadata,
 	ASSERT_EQ(pthread_create(&self->monitor.thread, NULL, monitor_main,
 				 &self->monitor), 0);
 	self->monitoring = true;
+	/* What a thread maps and unmaps to begin with is done then. */
+	while (!__atomic_load_n(&self->monitor.ready, __ATOMIC_ACQUIRE))
+		usleep(1000);
 }
 
 static void monitor_join(FIXTURE_DATA(uffd) * self)
