@@ -173,7 +173,8 @@ struct caller {
 };
 
 static struct caller caller_of[MAX_CALLERS];
-static pthread_barrier_t together;
+static pthread_barrier_t together;	/* the callers */
+static pthread_barrier_t ready;		/* the busy, and the first caller */
 static bool stop;
 
 static void find_cpus(void)
@@ -439,7 +440,7 @@ static void *call_always(void *arg)
 static void *be_busy(void *arg)
 {
 	pin(*(int *)arg);
-	pthread_barrier_wait(&together);
+	pthread_barrier_wait(&ready);
 	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED))
 		;
 	return NULL;
@@ -550,13 +551,13 @@ static void run(void)
 			 (c->nr + ranges - 1) / ranges;
 	}
 
-	pthread_barrier_init(&together, NULL, busy + 1);
+	pthread_barrier_init(&ready, NULL, busy + 1);
+	pthread_barrier_init(&together, NULL, callers);
 	for (i = 0; i < busy; i++)
 		if (pthread_create(&idlers[i], NULL, be_busy,
 				   &cpus[callers + i]))
 			errx(EXIT_LACK, "no more threads");
-	pthread_barrier_wait(&together);
-	pthread_barrier_init(&together, NULL, callers);
+	pthread_barrier_wait(&ready);
 	for (i = 1; i < callers; i++)
 		if (pthread_create(&caller_of[i].thread, NULL, call_always,
 				   &caller_of[i]))
