@@ -74,6 +74,7 @@ allowed() { # by a copy of the repository whose list allows it
 ok "a line that lists/kernel-log.tsv allows: good; another: failed" allowed
 
 gone() { # SIGNAL
+	: > "$tmp/up"
 	"$ROOT/scripts/boot.sh" -t 120 'echo up; sleep 100' > "$tmp/up" 2>&1 &
 	script=$!
 	for _ in $(seq 60); do
