@@ -105,13 +105,13 @@ counts() {
 instructions() {
 	# shellcheck disable=SC2086
 	cases=$(
-		each '-s 64 -i 3 -n %s' $sizes
+		each '-s 16 -i 3 -n %s' $sizes
 		for n in 1 1024; do
-			each "-s 64 -i 3 -n $n -l %s" gaps random vmas
-			each "-s 64 -i 3 -n $n -a %s" FREE DONTNEED_LOCKED
+			each "-s 16 -i 3 -n $n -l %s" gaps random vmas
+			each "-s 16 -i 3 -n $n -a %s" FREE DONTNEED_LOCKED
 		done
-		echo '-s 64 -i 3 -m madvise'
-		echo '-s 64 -i 3 -m whole'
+		echo '-s 16 -i 3 -m madvise'
+		echo '-s 16 -i 3 -m whole'
 	)
 	echo "run	$columns" > "$tmp/instructions.raw"
 	for run in 1 2; do
@@ -127,8 +127,8 @@ instructions() {
 latency() {
 	# shellcheck disable=SC2086
 	cases=$(
-		each '-i 1 -n %s' $sizes
-		echo '-i 1 -m whole'
+		each '-s 64 -i 1 -n %s' $sizes
+		echo '-s 64 -i 1 -m whole'
 	)
 	echo "run	$columns" > "$tmp/latency.raw"
 	order='before after'
