@@ -127,8 +127,8 @@ instructions() {
 latency() {
 	# shellcheck disable=SC2086
 	cases=$(
-		each '-s 64 -i 1 -n %s' $sizes
-		echo '-s 64 -i 1 -m whole'
+		each '-s 16 -i 2 -n %s' $sizes
+		echo '-s 16 -i 2 -m whole'
 	)
 	echo "run	$columns" > "$tmp/latency.raw"
 	order='before after'
