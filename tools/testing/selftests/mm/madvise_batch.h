@@ -355,6 +355,7 @@ struct request {
 	int err;
 	long pending;
 	long steps;
+	long steps_live;
 	long lost;
 	long forced;
 	long acquired;
@@ -370,6 +371,7 @@ static inline void probe_read(struct request *req)
 	probe_set("watch", 0);
 	req->pending = probe_get("pending");
 	req->steps = probe_get("steps");
+	req->steps_live = probe_get("steps_live");
 	req->lost = probe_get("lost");
 	req->forced = probe_get("forced");
 	req->acquired = probe_get("acquired");

@@ -29,7 +29,8 @@ FIXTURE_VARIANT(gather)
 {
 	int advice;
 	bool locked;		/* memory is locked */
-	bool batched;
+	bool batched;		/* and removes memory */
+	bool gathers;		/* into the gather of the request */
 	bool empties;		/* pages read zero afterwards */
 };
 
@@ -37,6 +38,7 @@ FIXTURE_VARIANT_ADD(gather, dontneed)
 {
 	.advice = MADV_DONTNEED,
 	.batched = true,
+	.gathers = true,
 	.empties = true,
 };
 
@@ -45,6 +47,7 @@ FIXTURE_VARIANT_ADD(gather, dontneed_locked)
 	.advice = MADV_DONTNEED_LOCKED,
 	.locked = true,
 	.batched = true,
+	.gathers = true,
 	.empties = true,
 };
 
@@ -52,6 +55,7 @@ FIXTURE_VARIANT_ADD(gather, free)
 {
 	.advice = MADV_FREE,
 	.batched = true,
+	.gathers = true,
 };
 
 /* An advice that has a gather of its own. */
@@ -70,6 +74,7 @@ FIXTURE_VARIANT_ADD(gather, sequential)
 FIXTURE_VARIANT_ADD(gather, guard_install)
 {
 	.advice = MADV_GUARD_INSTALL,
+	.gathers = true,
 };
 
 FIXTURE_SETUP(gather)
@@ -103,7 +108,10 @@ FIXTURE_TEARDOWN(gather)
 	close(self->count.remote_fd);
 }
 
-/* A vector that is done takes the lock once. */
+/*
+ * A vector that is done takes the lock once. It has a gather live from range to
+ * range if the advice is batched, else none.
+ */
 TEST_F(gather, vector)
 {
 	struct request req;
@@ -111,6 +119,8 @@ TEST_F(gather, vector)
 	req = watch_vector(self->vec, NR_RANGES, variant->advice);
 	EXPECT_EQ(req.ret, NR_RANGES * psize());
 	EXPECT_EQ(req.steps, NR_RANGES);
+	EXPECT_EQ(req.steps_live,
+		  variant->gathers && kernel_batches() ? NR_RANGES : 0);
 	EXPECT_BALANCED(req, 1);
 }
 

@@ -17,6 +17,7 @@
  *   steps	   steps the watched task made; a step is what a request does in
  *		   one VMA for one range
  *   lost	   how many of them lost a race by chance, as force_at makes them
+ *   steps_live	   how many of them ended with a live gather: the request's
  *   acquired	   how often it took mmap_lock
  *   released	   how often it let mmap_lock go
  *   released_live how often it did so with a live gather (or with one finished
@@ -75,7 +76,7 @@ static struct mm_struct *watched_mm;	/* only to compare with */
 static enum relock_state relock;
 
 static u32 force_at, force_times = 1, force_kill;
-static atomic_t steps, lost, forced, acquired, released, released_live;
+static atomic_t steps, steps_live, lost, forced, acquired, released, released_live;
 static atomic_t huge_zaps, huge_zaps_live, relock_failed;
 
 static bool is_watched(struct mm_struct *mm)
@@ -95,6 +96,8 @@ static int step_return(struct kretprobe_instance *ri, struct pt_regs *regs)
 		return 0;
 
 	step = atomic_inc_return(&steps);
+	if (atomic_read(&current->mm->tlb_flush_pending))
+		atomic_inc(&steps_live);
 	if ((int)regs_return_value(regs) == -ERESTARTNOINTR)
 		atomic_inc(&lost);
 	if (!force_at || step < force_at || step - force_at >= force_times)
@@ -205,6 +208,7 @@ static int watch_set(void *data, u64 on)
 	WRITE_ONCE(watched_mm, NULL);
 	if (on) {
 		atomic_set(&steps, 0);
+		atomic_set(&steps_live, 0);
 		atomic_set(&lost, 0);
 		atomic_set(&forced, 0);
 		atomic_set(&acquired, 0);
@@ -275,6 +279,7 @@ static int __init madvise_probe_init(void)
 	debugfs_create_file_unsafe("watch", 0200, dir, NULL, &watch_fops);
 	debugfs_create_file_unsafe("pending", 0400, dir, NULL, &pending_fops);
 	debugfs_create_atomic_t("steps", 0400, dir, &steps);
+	debugfs_create_atomic_t("steps_live", 0400, dir, &steps_live);
 	debugfs_create_atomic_t("lost", 0400, dir, &lost);
 	debugfs_create_atomic_t("acquired", 0400, dir, &acquired);
 	debugfs_create_atomic_t("released", 0400, dir, &released);
