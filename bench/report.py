@@ -13,7 +13,8 @@ Written to DIR, each with a line of column names first:
   latency.tsv       each run, as it was measured
   profile.tsv       instructions per range by kernel function, in calls of 1,024
   table-exact.tsv   by ranges per call: flushes and instructions, before and after
-  table-time.tsv    by ranges per call: latency, in the form of upstream.tsv
+  table-time.tsv    by ranges per call: latency, in the form of upstream.tsv; median
+                    and spread over the runs, of the least sample of each
 
 Prints in words whether two runs of a kernel agree, and whether the goals of the
 series are reached.
@@ -168,20 +169,26 @@ def table_exact():
 def table_time():
     rows = read("latency.tsv")
     upstream = {row["vlen"]: row["reduction_pct"] for row in read("upstream.tsv")}
-    table = []
+    table, noisy = [], []
     for size in sizes(rows):
         ranges = str(size)
-        before, after = ([int(row["mean_ns"]) / 1e6 for row in rows
+        before, after = ([int(row["min_ns"]) / 1e6 for row in rows
                           if row["kernel"] == kernel and is_case(row, ranges=ranges)]
                          for kernel in ("before", "after"))
         ratios = [100 * (1 - b / a) for a, b in zip(before, after)]
-        reduction = 100 * (1 - statistics.mean(after) / statistics.mean(before))
+        middle = {"before": statistics.median(before), "after": statistics.median(after)}
+        reduction = 100 * (1 - middle["after"] / middle["before"])
         table.append([ranges,
-                      f"{statistics.mean(before):.1f}", f"{spread(before):.1f}",
-                      f"{statistics.mean(after):.1f}", f"{spread(after):.1f}",
+                      f"{middle['before']:.1f}", f"{spread(before):.1f}",
+                      f"{middle['after']:.1f}", f"{spread(after):.1f}",
                       f"{reduction:.1f}", f"{statistics.stdev(ratios) if len(ratios) > 1 else 0:.1f}",
                       f"{float(upstream[ranges]):.1f}"])
+        if max(spread(before), spread(after)) > 10:
+            noisy.append(ranges)
         goal(size == 1 or reduction > 0, f"less time at {ranges} ranges")
+    if noisy:
+        print("The machine was BUSY: the time spreads by more than 10 % at " + ", ".join(noisy)
+              + " ranges per call. Measure again on a quiet one before you rely on it.")
     write("table-time.tsv",
           ["ranges", "before_ms", "before_spread_pct", "after_ms", "after_spread_pct",
            "reduction_pct", "reduction_spread", "upstream_pct"], table)

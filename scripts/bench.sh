@@ -6,7 +6,9 @@
 #           counts        TLB flushes and mmap_lock, by perf events: exact
 #           instructions  guest instructions per page, under QEMU's -icount,
 #                         two runs of each kernel: repeatable
-#           latency       time, RUNS runs of each kernel, alternating
+#           latency       time, RUNS runs of each kernel, alternating; of each run
+#                         the least of its samples, which are short: what else the
+#                         machine does adds to a sample, and takes from none
 #           profile       instructions of a call by kernel function
 #         The first, second and fourth do not depend on the machine.
 # Gives:  results/: a file for each, what they say together (table-*.tsv), the
@@ -127,8 +129,8 @@ instructions() {
 latency() {
 	# shellcheck disable=SC2086
 	cases=$(
-		each '-s 16 -i 2 -n %s' $sizes
-		echo '-s 16 -i 2 -m whole'
+		each '-s 4 -i 15 -n %s' $sizes
+		echo '-s 4 -i 15 -m whole'
 	)
 	echo "run	$columns" > "$tmp/latency.raw"
 	order='before after'
