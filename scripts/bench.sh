@@ -33,6 +33,7 @@ for what; do
 done
 
 config='boot bench'
+build=$W/build/$(echo "$config $ARCH" | tr ' ' +)
 tmp=$W/bench
 bench=$tmp/madvise_bench
 plugin=$tmp/profile.so
@@ -155,9 +156,8 @@ profile() {
 	echo "kernel	function	instructions" > "$tmp/profile.raw"
 	for k in before after; do
 		say "profile: $k"
-		map=$W/build/$(echo "$config $ARCH" | tr ' ' +)/$k/System.map
 		ACCEL=icount guest $k '-s 64 -i 3 -n 1024' -q \
-			"-plugin $plugin,map=$map,enter=__x64_sys_process_madvise,skip=16,out=$tmp/$k" \
+			"-plugin $plugin,map=$build/$k/System.map,enter=__x64_sys_process_madvise,skip=16,out=$tmp/$k" \
 			> /dev/null
 		sed "s/^/$k	/" "$tmp/$k" >> "$tmp/profile.raw"
 	done
@@ -170,8 +170,8 @@ machine() {
 	what${tab}value
 	date${tab}$(date -u '+%Y-%m-%d %H:%M')
 	base${tab}$(git_ -C "$GITDIR" log -1 --format=%s base)
-	before${tab}$(git_ -C "$GITDIR" rev-parse --short=12 before)
-	after${tab}$(git_ -C "$GITDIR" rev-parse --short=12 after)
+	before${tab}$(cut -c1-12 "$build/before/stamp")
+	after${tab}$(cut -c1-12 "$build/after/stamp")
 	config${tab}$config
 	compiler${tab}$(gcc --version | head -n 1)
 	host_cpu${tab}$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)
