@@ -91,16 +91,26 @@ unjudged() {
 # folder KERNEL: where it is compiled, with the fragments that CONFIG names
 folder() { echo "$W/build/$(echo "$CONFIG $ARCH" | tr ' ' +)/$1"; }
 
-# checkout COMMIT: puts it into out/BASE/src, which is this process's until it ends
+# checkout COMMIT: puts it into out/BASE/src, which is this process's, and its
+# subshells', until it ends or gives it back by release
+src_is_ours=
 checkout() {
-	exec 9> "$W/build.lock"
-	flock -n 9 || { say "waiting for another build"; flock 9; }
+	if [ -z "$src_is_ours" ]; then
+		exec 9> "$W/build.lock"
+		flock -n 9 || { say "waiting for another build"; flock 9; }
+		src_is_ours=y
+	fi
 	if [ -d "$SRC" ]; then
 		git_ -C "$SRC" checkout -qf --detach "$1"
 	else
 		git_ -C "$GITDIR" worktree prune
 		git_ -C "$GITDIR" worktree add -q --detach "$SRC" "$1"
 	fi
+}
+
+release() {
+	exec 9>&-
+	src_is_ours=
 }
 
 # kmake FOLDER ARGUMENT...: the kernel's make on out/BASE/src. ccache gets paths

@@ -30,7 +30,7 @@ if [ "$(cat "$KSFT/stamp" 2>/dev/null)" != "$tip" ]; then
 	kmake "$KSFT/o" headers > "$log" 2>&1 || die "the kernel's headers do not install: see $log"
 	rm -rf "$programs"
 	make -k -j"$JOBS" -C "$SRC/tools/testing/selftests" O="$KSFT/o" TARGETS=mm >> "$log" 2>&1 || :
-	exec 9>&-
+	release
 	echo "$tip" > "$KSFT/stamp"
 	failed=$(sed -n "s|^make.*: $programs/\([^]]*\)\] Error.*|\1|p" "$log" | sort -u | paste -sd' ')
 	[ -z "$failed" ] || say "does not compile here: $failed (see $log)"
@@ -50,6 +50,6 @@ for kernel in before after; do
 	checkout "$(git_ -C "$GITDIR" rev-parse "refs/tags/$kernel")"
 	kmake "$o" M="$module" modules > "$module.log" 2>&1 ||
 		die "the module madvise_probe does not compile for $kernel: see $module.log"
-	exec 9>&-
+	release
 	echo "$stamp" > "$module/stamp"
 done
