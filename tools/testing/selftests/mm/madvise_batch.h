@@ -302,18 +302,25 @@ static inline void touch_page(void *page)
 	asm volatile("" : : "r" (*(char *)page) : "memory");
 }
 
-/* A number in a file, or -1 (which is also what a gather finished twice is). */
+/*
+ * A number in a file, or -1 (which is also what a gather finished twice is). Not
+ * by stdio: that allocates, which can change mappings while another looks.
+ */
 static inline long read_number(const char *path)
 {
-	FILE *f = fopen(path, "r");
-	long number;
+	char text[32];
+	ssize_t len;
+	int fd;
 
-	if (!f)
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
 		return -1;
-	if (fscanf(f, "%ld", &number) != 1)
-		number = -1;
-	fclose(f);
-	return number;
+	len = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	if (len <= 0)
+		return -1;
+	text[len] = 0;
+	return strtol(text, NULL, 10);
 }
 
 static inline int write_number(const char *path, long number)

@@ -24,6 +24,7 @@
 #define FIRST_PAGES	16	/* where a short range goes before a long one */
 
 #define ENOUGH_LOST	8	/* races, and a test is done */
+#define TIMEOUT		120	/* seconds, each test */
 #define MAX_ROUNDS	150	/* requests in which they must be lost */
 #define NR_KILLS	12
 #define DEATH_SECONDS	5
@@ -205,7 +206,7 @@ static int start_writer(struct writer *writer)
 }
 
 /* For everybody who writes, madvise() leaves nothing but guards. */
-TEST_F(retry, madvise)
+TEST_F_TIMEOUT(retry, madvise, TIMEOUT)
 {
 	long lost = 0, rounds;
 	struct request req;
@@ -235,7 +236,7 @@ TEST_F(retry, madvise)
  * For everybody who writes, a vector leaves nothing but guards in its ranges,
  * and tells the bytes of all of them.
  */
-TEST_F(retry, vector)
+TEST_F_TIMEOUT(retry, vector, TIMEOUT)
 {
 	long lost = 0, rounds;
 	struct request req;
@@ -264,7 +265,7 @@ TEST_F(retry, vector)
  * For one who uses the first range again as soon as it is done, a repetition of
  * a range after it changes nothing there.
  */
-TEST_F(retry, vector_leaves_what_is_done)
+TEST_F_TIMEOUT(retry, vector_leaves_what_is_done, TIMEOUT)
 {
 	struct writer *writer = &self->writer;
 	char *first = self->vec[0].iov_base;
@@ -308,7 +309,7 @@ TEST_F(retry, vector_leaves_what_is_done)
  * For everybody who writes, a request to io_uring leaves nothing but guards, and
  * its completion says 0: no error, least of all one that is not for user space.
  */
-TEST_F(retry, io_uring)
+TEST_F_TIMEOUT(retry, io_uring, TIMEOUT)
 {
 	long lost = 0, rounds;
 	struct request req;
@@ -356,7 +357,7 @@ static void install_forever(const struct iovec *vec, struct writer *writer)
  * For one who kills it at any time, a process that installs guards against a
  * writer dies soon, with no gather and no lock left behind.
  */
-TEST_F(retry, killed)
+TEST_F_TIMEOUT(retry, killed, TIMEOUT)
 {
 	long lost = 0;
 	int i, ms, status;
