@@ -77,6 +77,7 @@ gone() { # SIGNAL
 	: > "$tmp/up"
 	"$ROOT/scripts/boot.sh" -t 120 'echo up; sleep 100' > "$tmp/up" 2>&1 &
 	script=$!
+	echo "$W/guest/after.$script" >> "$tmp/left"
 	for _ in $(seq 60); do
 		if grep -q up "$tmp/up"; then break; fi
 		sleep 1
@@ -94,7 +95,7 @@ gone() { # SIGNAL
 }
 ok "boot.sh is ended: its guest ends" gone TERM
 ok "boot.sh is killed: its guest ends" gone KILL
-rm -rf "$W"/guest/after.*
+xargs rm -rf < "$tmp/left"
 
 ok "a shell: job control, Ctrl-C, Ctrl-Z, window size, exit N" python3 "$ROOT/tests/lib/shell.py" "$ROOT/scripts/boot.sh"
 ok "a shell needs a terminal" gives 2 boot < /dev/null
