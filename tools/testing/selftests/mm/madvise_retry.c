@@ -25,7 +25,7 @@
 
 #define ENOUGH_LOST	8	/* races, and a test is done */
 #define TIMEOUT		120	/* seconds, each test */
-#define MAX_ROUNDS	150	/* requests in which they must be lost */
+#define MAX_ROUNDS	1000	/* requests in which they must be lost */
 #define NR_KILLS	12
 #define DEATH_SECONDS	5
 
