@@ -133,7 +133,11 @@ fi
 ended=0
 wait "$qemu" || ended=$?
 qemu=
-[ -z "$reader" ] || wait "$reader" || :
+if [ -n "$reader" ]; then
+	# Where QEMU did not come as far as opening it, the reader waits for that.
+	(: <> "$job/output") 2> /dev/null || kill "$reader" || :
+	wait "$reader" || :
+fi
 reader=
 
 # The verdict, and the kernel's log
@@ -145,7 +149,7 @@ case $status in
 	else
 		say "guest lost: it ended without a verdict; the end of its log, $W/guest/$kernel.log:"
 	fi
-	tail -n 30 "$job/console" >&2 || :
+	[ ! -f "$job/console" ] || tail -n 30 "$job/console" >&2
 	exit 128 ;;
 esac
 splats=$(awk -F '\t' -v allowed="$ROOT/lists/kernel-log.tsv" '

@@ -60,8 +60,7 @@ ok "before and after: the kernel, two CPUs, / read-only, what tests need mounted
 ok "a panic: lost" gives 128 boot -t 60 'echo c > /proc/sysrq-trigger; sleep 60'
 ok "the guest ends by itself, without a verdict: lost" gives 128 boot -t 60 'busybox reboot -f; sleep 60'
 ok "out of time: lost" gives 128 boot -t 10 'sleep 100'
-none() { MEM=nonsense boot -t 60 true; }
-ok "QEMU does not start: lost" gives 128 none
+ok "QEMU does not start: lost" gives 128 env MEM=nonsense "$ROOT/scripts/boot.sh" -t 60 true
 ok "a warning in the kernel's log: failed" gives 1 boot -t 60 'echo "WARNING: CPU: 0 PID: 1 at mm/x.c" > /dev/kmsg'
 ok "a splat and a status: the status stays" gives 5 boot -t 60 'echo "BUG: x" > /dev/kmsg; exit 5'
 
