@@ -17,6 +17,7 @@
 #define NR_RANGES	16
 #define NOBODY		65534
 #define KSM_RUN		"/sys/kernel/mm/ksm/run"
+#define KSM_MERGED	"/proc/self/ksm_merging_pages"
 
 FIXTURE(result)
 {
@@ -700,13 +701,12 @@ TEST_F(result, merged_pages)
 		SKIP(return, "needs KSM");
 	write_number(KSM_RUN, 1);
 	for (try = 0; try < 200; try++) {
-		if (read_number("/sys/kernel/mm/ksm/pages_sharing") >=
-		    NR_RANGES)
+		if (read_number(KSM_MERGED) >= 2 * NR_RANGES)
 			break;
 		usleep(50000);
 	}
 	write_number(KSM_RUN, 0);
-	if (read_number("/sys/kernel/mm/ksm/pages_sharing") < NR_RANGES)
+	if (read_number(KSM_MERGED) < 2 * NR_RANGES)
 		SKIP(return, "KSM did not merge the pages in time");
 
 	EXPECT_EQ(advise_self(self->vec, NR_RANGES, variant->advice),
