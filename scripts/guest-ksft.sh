@@ -2,9 +2,10 @@
 #
 # Runs kselftests in the guest, one after the other.
 #
-# What:   for each line TEST SECONDS HUGE-PAGES of the plan on stdin, puts the
-#         guest's memory settings back to the same start, runs the test with
-#         its time limit, and marks in the output where it begins and ends.
+# What:   for each line TEST[:ARGUMENT]... SECONDS HUGE-PAGES of the plan on
+#         stdin, puts the guest's memory settings back to the same start, runs
+#         the test with its time limit, and marks in the output where it begins
+#         and ends.
 # Usage:  guest-ksft.sh DIRECTORY[:DIRECTORY] MODULE < PLAN
 #         The tests are those of the directories, in a directory of links that
 #         they can write to. MODULE is loaded first, for the tests that look
@@ -33,7 +34,8 @@ while read -r test seconds huge; do
 	echo 1 > /proc/sys/vm/compact_memory
 	echo "$huge" > /proc/sys/vm/nr_hugepages
 	echo "@@ begin $test"
-	timeout -k 5 "$seconds" "./$test" < /dev/null 2>&1
+	# shellcheck disable=SC2046 # a program and its arguments
+	timeout -k 5 "$seconds" $(echo "./$test" | tr : ' ') < /dev/null 2>&1
 	echo "
 @@ end $test $?"
 done

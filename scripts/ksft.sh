@@ -23,7 +23,7 @@ list=$ROOT/lists/ksft.tsv
 programs=$KSFT/o/kselftest/mm:$KSFT/judge
 
 for test in $T; do
-	PATH=$programs command -v "$test" > /dev/null || die "no program $test: misspelt, or see $KSFT/build.log"
+	PATH=$programs command -v "${test%%:*}" > /dev/null || die "no program ${test%%:*}: misspelt, or see $KSFT/build.log"
 done
 
 # Where a guest is lost, the rest goes on in another.
