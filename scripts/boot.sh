@@ -67,7 +67,6 @@ rm -rf "$job"
 mkdir -p "$job"
 : > "$job/status"
 
-
 qemu='' reader='' tty=''
 # shellcheck disable=SC2317 # called by the traps
 end() {
