@@ -47,6 +47,8 @@ help:
 	@echo  '  boot            - A shell in the patched kernel'
 	@echo  '  judge           - Get a newer kernel'"'"'s own tests of the same, to run here'
 	@echo  '  ksft            - Run kselftests of mm in the guest: T="name ..."'
+	@echo  '  mutants         - Break the series in one place at a time (tests/mutants),'
+	@echo  '                    and see which test notices'
 	@echo  '  series          - Write the mail series of TOPIC: out/$(BASE)/series'
 	@echo  '  send            - Show who would get these mails; SEND=yes sends them'
 	@echo  '  bench           - Measure before and after in turn; writes results/'
@@ -81,7 +83,7 @@ run check: deps
 tree: fetch
 build: tree
 selftests: build
-boot ksft: selftests
+boot ksft mutants: selftests
 bench: tree
 series send quilt deb: tree
 

@@ -3,7 +3,7 @@
 # Compiles the selftests that run in the guest.
 #
 # What:   the kernel's mm selftests, this repository's among them, from the last
-#         commit of out/BASE/tree, into out/BASE/ksft; and for each kernel the
+#         commit of out/BASE/tree, into out/BASE/ksft; and for each kernel of K the
 #         module madvise_probe, through which some of them look into it.
 # Says:   which do not compile here; that is an error only where one is to run.
 # Skips:  what was compiled from the same commits.
@@ -37,9 +37,10 @@ if [ "$(cat "$KSFT/stamp" 2>/dev/null)" != "$tip" ]; then
 fi
 
 # The module, for each kernel
-for kernel in before after; do
+for kernel in $K; do
 	o=$(folder "$kernel")
 	[ -f "$o/stamp" ] || die "no kernel $kernel: 'make build'"
+	read -r commit _ < "$o/stamp"
 	module=$KSFT/probe/$kernel
 	stamp="$(cat "$o/stamp") $tip"
 	[ "$(cat "$module/stamp" 2>/dev/null)" != "$stamp" ] || continue
@@ -47,7 +48,7 @@ for kernel in before after; do
 	mkdir -p "$module"
 	git_ -C "$GITDIR" archive "$tip" tools/testing/selftests/mm/madvise_probe |
 		tar -x --strip-components=5 -C "$module"
-	checkout "$(git_ -C "$GITDIR" rev-parse "refs/tags/$kernel")"
+	checkout "$commit"
 	kmake "$o" M="$module" modules > "$module.log" 2>&1 ||
 		die "the module madvise_probe does not compile for $kernel: see $module.log"
 	release

@@ -1,7 +1,7 @@
 #!/bin/sh
 #
 # The series applies to every version of the base that the archive has: to the
-# oldest and the newest, without fuzz.
+# oldest and the newest, without fuzz. The mutants apply on top of it.
 #
 # What:   the files that the series touches, out of the packages of those two
 #         versions, and git apply, patch after patch.
@@ -35,4 +35,12 @@ sed "s|^|$PACKAGE/|" "$tmp/touched" > "$tmp/names"
 for version in $versions; do
 	ok "applies to $PACKAGE $version" applies "$version"
 done
+
+mutants() {
+	cd "$tmp/$version"
+	for mutant in "$ROOT"/tests/mutants/*.patch; do
+		GIT_CEILING_DIRECTORIES=$tmp git_ apply --check "$mutant" || { echo "$mutant does not apply"; return 1; }
+	done
+}
+ok "the mutants apply to the newest" mutants
 done_testing
