@@ -14,7 +14,7 @@
 # Checks: the records are the same, all requests were made, no kernel complained.
 # Usage:  equal.sh [-m kernels|vectors|race] [-n REQUESTS] [-s FIRST-SEED]
 #         equal.sh -m kernels|vectors -s SEED -k REQUESTS [-i RANGES]
-#         -n: requests of a run (5100), 50 from each seed; -m race: 4 times that
+#         -n: requests of a run (5100), 50 from each seed; -m race: by its threads
 #         -k: only these requests of the seed, as 3,8,20-22, told one by one;
 #         -i: only these ranges of the last of them, the first is 0
 #         For the test of the test: -f STEP[,STEP[,RANGE]] makes one of the two
@@ -112,20 +112,37 @@ while read -r name options; do
 done'
 
 # run PLAN: in guests, the lines RUN[/CASE] OPTIONS of a file; what they print
-# goes to PLAN.out
+# goes to PLAN.out. The guests of two kernels run at the same time: what is
+# compared in them runs on one CPU.
+guests=''
+trap '[ -z "$guests" ] || kill $guests 2> /dev/null || :' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
 run() {
-	: > "$1.out"
-	for k in before after $K; do
+	jobs=''
+	for k in $(echo before after "$K" | tr ' ' '\n' | awk '!seen[$1]++'); do
 		grep "^$k\." "$1" > "$o/$k.plan" || continue
-		[ ! -s "$1.out" ] || ! grep -q "^@@ $k\." "$1.out" || continue
-		status=0
 		"$ROOT/scripts/boot.sh" -k "$k" -t "$limit" "program=$program; {
 			$guest
-			} < $o/$k.plan" > "$o/$k.out" || status=$?
-		cat "$o/$k.out" >> "$1.out"
-		[ "$status" -ne 128 ] || exit 128
-		[ "$status" -eq 0 ] || die "kernel $k: the guest ended with status $status, see $W/guest/$k.log"
+			} < $o/$k.plan" > "$o/$k.out" &
+		guests="$guests $!"
+		jobs="$jobs $k=$!"
 	done
+	: > "$1.out"
+	lost=0
+	for job in $jobs; do
+		k=${job%=*} status=0
+		wait "${job#*=}" || status=$?
+		cat "$o/$k.out" >> "$1.out"
+		[ "$status" -eq 0 ] || say "kernel $k: the guest ended with status $status, see $W/guest/$k.log"
+		[ "$status" -le "$lost" ] || lost=$status
+	done
+	guests=''
+	case $lost in
+	0) ;;
+	128) exit 128 ;;
+	*) exit 1 ;;
+	esac
 }
 
 # options RUN: those that all cases of the run have
@@ -306,7 +323,7 @@ seeds=$(((requests + per_seed - 1) / per_seed))
 limit=$((120 + seeds * per_seed / 4))
 for name in $runs; do
 	case $name in
-	*.race) echo "$name -s $seed -t $((seeds * per_seed * 4))" ;;
+	*.race) echo "$name -s $seed -t $((seeds * per_seed))" ;;
 	*) echo "$name $(options "$name") -s $seed -n $seeds -r $per_seed" ;;
 	esac
 done > "$o/all"
@@ -362,6 +379,23 @@ for name in after.whole before.whole; do
 			m = split("DONTNEED FREE DONTNEED_LOCKED GUARD_INSTALL GUARD_REMOVE COLD PAGEOUT WILLNEED others", names, " ")
 			for (i = 1; i <= m; i++)
 				printf "%-16s %8d %8d %8d %8d %8d\n", names[i], n[names[i]], ranges[names[i]], whole[names[i]], part[names[i]], refused[names[i]]
+		}' "$o/$name.tsv"
+	awk -F '\t' '
+		NR == 1 {
+			for (i = 1; i <= NF; i++)
+				name[i] = $i
+			next
+		}
+		{
+			for (i = 1; i <= NF; i++)
+				if (name[i] == "pool" ? $i < 16 : $i > 0)
+					n[name[i]]++
+		}
+		END {
+			printf "memory: of %d records %d had pages swapped out, %d markers, %d pages protected by userfaultfd, %d hugetlb;\n",
+				NR - 1, n["swapped"], n["markers"], n["protected"], n["pool"]
+			printf "        of those that looked at mappings %d had pages to free lazily, %d transparent huge, %d locked, %d merged\n",
+				n["lazyfree"], n["huge"], n["locked"], n["merged"]
 		}' "$o/$name.tsv"
 	break
 done

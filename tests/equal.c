@@ -31,9 +31,12 @@
  *			pages, read as a program would, else of those present
  *   smaps		hash of the mappings, their flags and sizes; - where it was
  *			not looked at
- *   present swapped	pages in the page table: there; swapped out, or guards
- *   rss swap lazyfree huge
+ *   present swapped markers protected
+ *			pages in the page table: there; swapped out; markers, as of
+ *			guards; write-protected by a userfaultfd
+ *   rss swap lazyfree huge locked
  *			KiB, of smaps
+ *   merged		pages that are merged with others; - as smaps
  *   pool		free hugetlb pages
  *
  * Usage: equal [-1p] [-s SEED] [-n SEEDS] [-r REQUESTS] [-k STEPS] [-i RANGES]
@@ -1088,12 +1091,13 @@ static void tell_request(const struct request *req)
  */
 struct state {
 	u64 pages, contents, smaps;
-	unsigned long present, swapped;
-	unsigned long rss, swap, lazyfree, huge;
+	unsigned long present, swapped, markers, protected;
+	unsigned long rss, swap, lazyfree, huge, locked;
 };
 
 #define PM_PRESENT	BIT(63)
 #define PM_SWAP		BIT(62)
+#define PM_UFFD_WP	BIT(57)
 #define PM_FLAGS	(0x7fUL << 55)
 #define PM_SWAP_TYPE	0x1fUL
 #define PM_FRAME	(BIT(55) - 1)
@@ -1113,12 +1117,15 @@ static void see_pages(struct state *state)
 
 		seen = entry & (PM_PRESENT | PM_SWAP | PM_FLAGS);
 		/* A place on the swap disk is by chance; a marker is not. */
-		if (entry & PM_SWAP)
-			seen |= entry & PM_SWAP_TYPE ? entry & PM_FRAME :
-				PM_SWAP_TYPE;
+		if (entry & PM_SWAP && entry & PM_SWAP_TYPE) {
+			seen |= entry & PM_FRAME;
+			state->markers++;
+		} else if (entry & PM_SWAP) {
+			state->swapped++;
+		}
 		fold(&state->pages, seen);
 		state->present += !!(entry & PM_PRESENT);
-		state->swapped += !!(entry & PM_SWAP);
+		state->protected += !!(entry & PM_UFFD_WP);
 	}
 }
 
@@ -1173,6 +1180,7 @@ static void see_line(struct state *state, const char *line, size_t len)
 		return;
 	if (!is_field(line, "Rss:", &state->rss) &&
 	    !is_field(line, "Swap:", &state->swap) &&
+	    !is_field(line, "Locked:", &state->locked) &&
 	    !is_field(line, "LazyFree:", &state->lazyfree))
 		is_field(line, "AnonHugePages:", &state->huge);
 	for (i = 0; i < len; i++)
@@ -1225,7 +1233,8 @@ static void see_smaps(struct state *state)
 
 static const char columns[] =
 	"seed\trequest\tcall\tadvice\tranges\tbytes\tret\terrno\tsetup\tpages\t"
-	"contents\tsmaps\tpresent\tswapped\trss\tswap\tlazyfree\thuge\tpool\n";
+	"contents\tsmaps\tpresent\tswapped\tmarkers\tprotected\trss\tswap\t"
+	"lazyfree\thuge\tlocked\tmerged\tpool\n";
 
 static void record(const struct request *req, size_t bytes, long ret,
 		   int error)
@@ -1259,12 +1268,14 @@ static void record(const struct request *req, size_t bytes, long ret,
 		printf("%08x", (unsigned int)(state.smaps >> 32));
 	else
 		printf("-");
-	printf("\t%lu\t%lu", state.present, state.swapped);
+	printf("\t%lu\t%lu\t%lu\t%lu", state.present, state.swapped,
+	       state.markers, state.protected);
 	if (smaps)
-		printf("\t%lu\t%lu\t%lu\t%lu", state.rss, state.swap,
-		       state.lazyfree, state.huge);
+		printf("\t%lu\t%lu\t%lu\t%lu\t%lu\t%ld", state.rss,
+		       state.swap, state.lazyfree, state.huge, state.locked,
+		       number_in("/proc/self/ksm_merging_pages"));
 	else
-		printf("\t-\t-\t-\t-");
+		printf("\t-\t-\t-\t-\t-\t-");
 	printf("\t%ld\n", pool);
 }
 

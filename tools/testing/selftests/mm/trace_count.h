@@ -73,19 +73,17 @@ static inline int trace_count_open(const char *event, const char *filter)
 	return fd;
 }
 
-/*
- * Returns the hits so far, or -1.
- *
- * Not inlined: the count must go where this thread has just written. In the
- * frame of a caller it can be the first write after fork() to a page that is
- * shared with the parent, and the copy of that page is a TLB flush, too late for
- * this reading and so counted in the next.
- */
-static __attribute__((noinline, unused)) long long
-trace_count_read(int fd)
+/* Returns the hits so far, or -1. */
+static inline long long trace_count_read(int fd)
 {
-	unsigned long long count;
+	unsigned long long count = 0;
 
+	/*
+	 * Write it now. If its page is shared with the parent since fork(), to
+	 * copy that page is a TLB flush: in read() it would come too late for
+	 * this reading, and be counted in the next.
+	 */
+	asm volatile("" : "+m" (count));
 	if (read(fd, &count, sizeof(count)) != sizeof(count))
 		return -1;
 	return count;
