@@ -7,8 +7,8 @@
 #           instructions  guest instructions per page, under QEMU's -icount,
 #                         two runs of each kernel: repeatable
 #           latency       time, RUNS runs of each kernel, alternating; of each run
-#                         the least of its samples, which are short: what else the
-#                         machine does adds to a sample, and takes from none
+#                         the least of its samples: what else the machine does
+#                         adds to a sample, and takes from none
 #           profile       instructions of a call by kernel function
 #         The first, second and fourth do not depend on the machine.
 # Gives:  results/: a file for each, what they say together (table-*.tsv), the
@@ -130,8 +130,8 @@ instructions() {
 latency() {
 	# shellcheck disable=SC2086
 	cases=$(
-		each '-s 4 -i 15 -n %s' $sizes
-		echo '-s 4 -i 15 -m whole'
+		each '-s 64 -i 9 -n %s' $sizes
+		echo '-s 64 -i 9 -m whole'
 	)
 	echo "run	$columns" > "$tmp/latency.raw"
 	order='before after'
