@@ -219,61 +219,75 @@ differing() {
 		}' "$o/shrink.out"
 }
 
-# without LIST: lists that lack some of it, or have some of it only, a line each
+# without LIST PARTS: lists that have only a part of it, or all but a part, a line
+# each; it is cut into that many parts, half and a quarter as many
 without() {
 	expand "$1" > "$o/list"
 	n=$(wc -l < "$o/list")
-	size=$n
-	while [ "$size" -gt 1 ] && [ $((size * 64)) -ge "$n" ]; do
-		size=$(((size + 1) / 2))
+	for parts in $(($2 / 4)) $(($2 / 2)) "$2"; do
+		size=$(((n + parts - 1) / parts))
+		[ "$size" -lt "$n" ] || continue
 		from=1
 		while [ "$from" -le "$n" ]; do
 			sed -n "$from,$((from + size - 1))p" "$o/list" | compress
 			[ "$n" -le 2 ] || sed "$from,$((from + size - 1))d" "$o/list" | compress
 			from=$((from + size))
 		done
+	done | sort -u
+}
+
+# fewer A B FORMAT LIST: the smallest part of the list with which there still is
+# a difference; FORMAT makes STEPS RANGES of a list
+fewer() {
+	left=$4 cut=8
+	while :; do
+		case $left in *[,-]*) ;; *) break ;; esac
+		without "$left" $cut | while read -r l; do
+			# shellcheck disable=SC2059 # that is what it is
+			printf "$3\n" "$l"
+		done > "$o/try"
+		small=$(differing "$1" "$2" < "$o/try") || exit
+		if [ -n "$small" ]; then
+			cut=8
+			case $3 in
+			%s,*) left=$(echo "${small% *}" | sed 's/,[0-9]*$//') ;;
+			*) left=${small#* } ;;
+			esac
+		elif [ $cut -eq 8 ] && [ "$(expand "$left" | wc -l)" -gt 8 ]; then
+			cut=64
+		else
+			break
+		fi
 	done
+	echo "$left"
 }
 
 # shrink A B: makes the difference of that seed at request last smaller. The
 # result is in steps and ranges.
 shrink() {
 	say "making it smaller"
-	steps=$last
-	[ "$last" -eq 1 ] || steps=1-$last
+	limit=600
 	{
 		echo "$last -"
 		i=1
 		while [ "$i" -lt "$last" ]; do
 			echo "$i,$last -"
-			[ "$i" -eq $((last - 1)) ] || echo "$i-$last -"
+			echo "$i-$last -"
 			i=$((i + 1))
 		done
-	} > "$o/try"
+	} | sort -u > "$o/try"
 	small=$(differing "$1" "$2" < "$o/try") || exit
-	steps=${small:+${small% *}}
-	[ -n "$steps" ] || {
-		steps=
-		return
-	}
-	# More than the last and one other: fewer at a time
-	while :; do
-		case $steps in *[,-]*[,-]*) ;; *) break ;; esac
-		before=$(expand "$steps" | sed '$d' | compress)
-		without "$before" | while read -r l; do echo "$l,$last -"; done > "$o/try"
-		small=$(differing "$1" "$2" < "$o/try") || exit
-		[ -n "$small" ] || break
-		steps=${small% *}
-	done
-	[ "$count" -gt 1 ] || return 0
-	ranges=0-$((count - 1))
-	while :; do
-		case $ranges in *[,-]*) ;; *) break ;; esac
-		without "$ranges" | while read -r l; do echo "$steps $l"; done > "$o/try"
-		small=$(differing "$1" "$2" < "$o/try") || exit
-		[ -n "$small" ] || break
-		ranges=${small#* }
-	done
+	steps=${small% *}
+	[ -n "$steps" ] || return 0
+	# More than the last and one other
+	case $steps in
+	*[,-]*[,-]* | *-*)
+		steps=$(expand "$steps" | sed '$d' | compress)
+		steps=$(fewer "$1" "$2" "%s,$last -" "$steps") || exit
+		steps=$steps,$last ;;
+	esac
+	[ "$count" -le 1 ] || ranges=$(fewer "$1" "$2" "$steps %s" "0-$((count - 1))") || exit
+	[ "$ranges" != "0-$((count - 1))" ] || ranges=''
 }
 
 # story A B: the small case, told

@@ -1025,6 +1025,9 @@ static long give_one_by_one(struct request *req)
 	for (i = 0; i < req->nr; i++)
 		if ((ssize_t)vec[i].iov_len < 0)
 			return refuse(EINVAL);
+	/* A single range is cut before it is looked at, ranges of many after. */
+	if (req->nr == 1 && vec[0].iov_len > MAX_BYTES)
+		vec[0].iov_len = MAX_BYTES;
 	for (i = 0; i < req->nr; i++) {
 		unsigned long start = (unsigned long)vec[i].iov_base;
 
