@@ -47,6 +47,8 @@ help:
 	@echo  '  boot            - A shell in the patched kernel'
 	@echo  '  judge           - Get a newer kernel'"'"'s own tests of the same, to run here'
 	@echo  '  ksft            - Run kselftests of mm in the guest: T="name ..."'
+	@echo  '  equal           - Compare what random requests on random memory get, before'
+	@echo  '                    and after, in the guest'
 	@echo  '  mutants         - Break the series in one place at a time (tests/mutants),'
 	@echo  '                    and see which test notices'
 	@echo  '  series          - Write the mail series of TOPIC: out/$(BASE)/series'
@@ -82,7 +84,7 @@ clean:
 run check: deps
 tree: fetch
 build: tree
-selftests: build
+selftests equal: build
 boot ksft mutants: selftests
 bench: tree
 series send quilt deb: tree

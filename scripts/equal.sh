@@ -111,38 +111,23 @@ while read -r name options; do
 	sed "s|^|@! $name: |" /tmp/err
 done'
 
-# run PLAN: in guests, the lines RUN[/CASE] OPTIONS of a file; what they print
-# goes to PLAN.out. The guests of two kernels run at the same time: what is
-# compared in them runs on one CPU.
-guests=''
-trap '[ -z "$guests" ] || kill $guests 2> /dev/null || :' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
+# run PLAN: in guests, one for each kernel, the lines RUN[/CASE] OPTIONS of a
+# file; what they print goes to PLAN.out
 run() {
-	jobs=''
+	: > "$1.out"
 	for k in $(echo before after "$K" | tr ' ' '\n' | awk '!seen[$1]++'); do
 		grep "^$k\." "$1" > "$o/$k.plan" || continue
+		status=0
 		"$ROOT/scripts/boot.sh" -k "$k" -t "$limit" "program=$program; {
 			$guest
-			} < $o/$k.plan" > "$o/$k.out" &
-		guests="$guests $!"
-		jobs="$jobs $k=$!"
-	done
-	: > "$1.out"
-	lost=0
-	for job in $jobs; do
-		k=${job%=*} status=0
-		wait "${job#*=}" || status=$?
+			} < $o/$k.plan" > "$o/$k.out" || status=$?
 		cat "$o/$k.out" >> "$1.out"
-		[ "$status" -eq 0 ] || say "kernel $k: the guest ended with status $status, see $W/guest/$k.log"
-		[ "$status" -le "$lost" ] || lost=$status
+		[ "$status" -eq 0 ] || {
+			say "kernel $k: the guest ended with status $status, see $W/guest/$k.log"
+			[ "$status" -eq 128 ] || status=1
+			exit $status
+		}
 	done
-	guests=''
-	case $lost in
-	0) ;;
-	128) exit 128 ;;
-	*) exit 1 ;;
-	esac
 }
 
 # options RUN: those that all cases of the run have

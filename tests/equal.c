@@ -27,7 +27,7 @@
  *   setup		hash of the results of what the step did before it
  *   pages		hash of the page table: what is there, swapped out, shared,
  *			soft-dirty, write-protected, a guard
- *   contents		hash of what the pages hold; after every 8th step of all
+ *   contents		hash of what the pages hold; after every 16th step of all
  *			pages, read as a program would, else of those present
  *   smaps		hash of the mappings, their flags and sizes; - where it was
  *			not looked at
@@ -478,7 +478,7 @@ static void map(struct rng *rng, enum kind kind, size_t page, size_t nr)
 	}
 
 	if (kind == THP)
-		fill(rng, page, nr, chance(rng, 50) ? 2 : 50);
+		fill(rng, page, nr, chance(rng, 50) ? 2 : 30);
 	else
 		fill(rng, page, nr, percent);
 
@@ -1132,34 +1132,42 @@ static void see_pages(struct state *state)
 	}
 }
 
-static void see_page(struct state *state, char *page)
+static void see_page_without_rights(struct state *state, const char *page)
 {
 	u64 value = 0;
 
-	if (!load(page, &value))
-		fold(&state->contents,
-		     pread(mem, &value, 8, (unsigned long)page) < 0 ? errno :
-		     8);
+	fold(&state->contents,
+	     pread(mem, &value, 8, (unsigned long)page) < 0 ? errno : 8);
 	fold(&state->contents, value);
 }
 
 /* Each page's first and last word: more is never written. */
 static void see_contents(struct state *state, bool all)
 {
-	size_t i, by = 1;
+	static size_t i;
 
-	for (i = 0; i < NR_PAGES; i += by) {
-		by = kinds[i] == HUGETLB ? HUGE_PAGES / 4 : 1;
+	i = 0;
+	__atomic_store_n(&fault_expected, true, __ATOMIC_RELAXED);
+	/* Here it goes on after a page that cannot be read. */
+	if (sigsetjmp(fault_jump, 0))
+		see_page_without_rights(state, at(i++));
+	for (; i < NR_PAGES; i++) {
 		if (kinds[i] == HOLE || (!all && !(entries[i] & PM_PRESENT)))
+			continue;
+		if (kinds[i] == HUGETLB && (i - HUGETLB_AT) % (HUGE_PAGES / 4))
 			continue;
 		/* To read all of it would bring in huge pages again and again. */
 		if (all && i >= THP_AT && i < BACK_AT &&
 		    !(entries[i] & (PM_PRESENT | PM_SWAP)))
 			continue;
 		fold(&state->contents, i);
-		see_page(state, at(i));
-		see_page(state, at(i) + PAGE - 8);
+		fold(&state->contents,
+		     __atomic_load_n((u64 *)at(i), __ATOMIC_RELAXED));
+		fold(&state->contents,
+		     __atomic_load_n((u64 *)(at(i) + PAGE - 8),
+				     __ATOMIC_RELAXED));
 	}
+	__atomic_store_n(&fault_expected, false, __ATOMIC_RELAXED);
 }
 
 /* The number in a line of smaps that begins with this name. */
@@ -1244,7 +1252,7 @@ static void record(const struct request *req, size_t bytes, long ret,
 {
 	static char *cold;
 	struct state state = {};
-	bool all = step % 8 == 0, smaps = all || step % 4 == 1;
+	bool all = step % 16 == 0, smaps = all || step % 5 == 1;
 	long pool;
 
 	/* Empties this CPU's lists, which hold what is to be lazily freed. */
