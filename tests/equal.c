@@ -541,7 +541,7 @@ static size_t draw_any(struct rng *rng, size_t max, size_t *nr)
 {
 	size_t first;
 
-	switch (draw(rng, 8)) {
+	switch (draw(rng, 10)) {
 	case 0:
 		first = THP_AT;
 		break;
@@ -718,7 +718,8 @@ static void change(struct rng *rng)
 
 	switch (draw(rng, 32)) {
 	case 0 ... 8:
-		page = draw_any(rng, 24, &nr);
+		page = chance(rng, 40) ? draw_small(rng, 24, &nr) :
+		       draw_any(rng, 24, &nr);
 		tell("  fill: pages %zu to %zu", page, page + nr - 1);
 		fill(rng, page, nr, nr > 100 ? 10 : 80);
 		break;
@@ -798,7 +799,9 @@ static void change(struct rng *rng)
 		end_child();
 		break;
 	case 30:
-		map(rng, THP, THP_AT + HUGE_PAGES * draw(rng, 2), HUGE_PAGES);
+		if (chance(rng, 50))
+			map(rng, THP, THP_AT + HUGE_PAGES * draw(rng, 2),
+			    HUGE_PAGES);
 		break;
 	case 31:
 		tell("  no guard, no lock: all pages");
@@ -1312,7 +1315,7 @@ static void make_step(bool last)
 
 	setup = 0;
 	tell("before step %ld", step);
-	for (n = draw(&rng, 6); n > 0; n--)
+	for (n = draw(&rng, 4); n > 0; n--)
 		change(&rng);
 	draw_request(&rng, &req);
 	wrong = step == false_step && steps.has[false_needs];
@@ -1408,10 +1411,10 @@ static void lay_out(void)
 		map(&rng, draw_kind(&rng), page, nr);
 	}
 	for (page = THP_AT; page < HUGETLB_AT; page += HUGE_PAGES)
-		if (chance(&rng, 80))
+		if (chance(&rng, 60))
 			map(&rng, THP, page, HUGE_PAGES);
 	for (page = HUGETLB_AT; page < BACK_AT; page += HUGE_PAGES)
-		if (chance(&rng, 80))
+		if (chance(&rng, 60))
 			map(&rng, HUGETLB, page, HUGE_PAGES);
 }
 

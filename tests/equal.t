@@ -45,19 +45,19 @@ nothing() {
 ok "a run of nothing fails" nothing
 
 lied() {
-	gives 1 on_after "$ROOT/scripts/equal.sh" -m vectors -n 50 -f 5,3,2 > "$tmp/lied" 2> "$tmp/lied.err"
+	gives 1 on_after "$ROOT/scripts/equal.sh" -m vectors -n 50 -f 8,3,2 > "$tmp/lied" 2> "$tmp/lied.err"
 	cat "$tmp/lied.err" "$tmp/lied"
-	grep -q 'different: seed 1, request 5: ret' "$tmp/lied"
+	grep -q 'different: seed 1, request 8: ret' "$tmp/lied"
 	again=$(sed -n 's/^To repeat it: K=after //p' "$tmp/lied")
-	echo "$again" | grep -qE '^scripts/equal.sh -m vectors -s 1 -k 3,5 -i 2 -f 5,3,2$'
+	echo "$again" | grep -qE '^scripts/equal.sh -m vectors -s 1 -k 3,8 -i 2 -f 8,3,2$'
 	# As told, and without what it needs
 	cd "$ROOT"
 	# shellcheck disable=SC2086 # a command
 	gives 1 on_after $again > "$tmp/again"
 	cat "$tmp/again"
-	grep -q 'after.parts: 1	5	' "$tmp/again"
+	grep -q 'after.parts: 1	8	' "$tmp/again"
 	# shellcheck disable=SC2046 # a command
-	gives 0 on_after $(echo "$again" | sed 's/3,5/4,5/')
+	gives 0 on_after $(echo "$again" | sed 's/3,8/4,8/')
 }
 ok "a run that lies is found out, in a case of 2 requests and 1 range" lied
 
