@@ -13,6 +13,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
+#include <time.h>
 
 #include "../../../include/io_uring/mini_liburing.h"
 #include "../kselftest_harness.h"
@@ -23,7 +24,8 @@
 #define AREA_PAGES	(NR_RANGES * RANGE_PAGES)
 #define FIRST_PAGES	16	/* where a short range goes before a long one */
 
-#define ENOUGH_LOST	8	/* races, and a test is done */
+#define ENOUGH_LOST	8	/* races, and a test is done; one where it is slow */
+#define SLOW		30	/* seconds */
 #define TIMEOUT		120	/* seconds, each test */
 #define MAX_ROUNDS	1000	/* requests in which they must be lost */
 #define NR_KILLS	12
@@ -56,6 +58,13 @@ FIXTURE(retry)
 };
 
 static int zero_fd, pipe_fds[2];
+
+static bool needs_more(time_t begun, long lost, long rounds)
+{
+	long enough = time(NULL) - begun < SLOW ? ENOUGH_LOST : 1;
+
+	return lost < enough && rounds < MAX_ROUNDS;
+}
 
 /* Where a store would be a SIGSEGV, these say EFAULT. */
 static bool write_to_page(char *page)
@@ -208,13 +217,14 @@ static int start_writer(struct writer *writer)
 /* For everybody who writes, madvise() leaves nothing but guards. */
 TEST_F_TIMEOUT(retry, madvise, TIMEOUT)
 {
+	time_t begun = time(NULL);
 	long lost = 0, rounds;
 	struct request req;
 
 	ASSERT_EQ(start_writer(&self->writer), 0);
 	self->writes = true;
 
-	for (rounds = 0; lost < ENOUGH_LOST && rounds < MAX_ROUNDS; rounds++) {
+	for (rounds = 0; needs_more(begun, lost, rounds); rounds++) {
 		ASSERT_EQ(madvise(self->area, AREA_PAGES * psize(),
 				  MADV_GUARD_REMOVE), 0);
 		req = watch_madvise(self->area, AREA_PAGES * psize(),
@@ -238,13 +248,14 @@ TEST_F_TIMEOUT(retry, madvise, TIMEOUT)
  */
 TEST_F_TIMEOUT(retry, vector, TIMEOUT)
 {
+	time_t begun = time(NULL);
 	long lost = 0, rounds;
 	struct request req;
 
 	ASSERT_EQ(start_writer(&self->writer), 0);
 	self->writes = true;
 
-	for (rounds = 0; lost < ENOUGH_LOST && rounds < MAX_ROUNDS; rounds++) {
+	for (rounds = 0; needs_more(begun, lost, rounds); rounds++) {
 		ASSERT_EQ(madvise(self->area, AREA_PAGES * psize(),
 				  MADV_GUARD_REMOVE), 0);
 		req = watch_vector(self->vec, NR_RANGES, MADV_GUARD_INSTALL);
@@ -269,6 +280,7 @@ TEST_F_TIMEOUT(retry, vector_leaves_what_is_done, TIMEOUT)
 {
 	struct writer *writer = &self->writer;
 	char *first = self->vec[0].iov_base;
+	time_t begun = time(NULL);
 	long lost = 0, rounds;
 	struct request req;
 
@@ -282,7 +294,7 @@ TEST_F_TIMEOUT(retry, vector_leaves_what_is_done, TIMEOUT)
 	self->writes = true;
 
 	/* Only what is lost after the first range is in use again tests it. */
-	for (rounds = 0; lost < ENOUGH_LOST && rounds < MAX_ROUNDS; rounds++) {
+	for (rounds = 0; needs_more(begun, lost, rounds); rounds++) {
 		ASSERT_EQ(madvise(self->area, AREA_PAGES * psize(),
 				  MADV_GUARD_REMOVE), 0);
 		/* An empty request, so that the counters are 0 now. */
@@ -311,6 +323,7 @@ TEST_F_TIMEOUT(retry, vector_leaves_what_is_done, TIMEOUT)
  */
 TEST_F_TIMEOUT(retry, io_uring, TIMEOUT)
 {
+	time_t begun = time(NULL);
 	long lost = 0, rounds;
 	struct request req;
 
@@ -320,7 +333,7 @@ TEST_F_TIMEOUT(retry, io_uring, TIMEOUT)
 	ASSERT_EQ(start_writer(&self->writer), 0);
 	self->writes = true;
 
-	for (rounds = 0; lost < ENOUGH_LOST && rounds < MAX_ROUNDS; rounds++) {
+	for (rounds = 0; needs_more(begun, lost, rounds); rounds++) {
 		ASSERT_EQ(madvise(self->area, AREA_PAGES * psize(),
 				  MADV_GUARD_REMOVE), 0);
 		req = watch_io_uring(&self->ring, self->area,
