@@ -33,7 +33,7 @@ known=$ROOT/lists/ksft-known.tsv
 
 # commit NAME: after with the mutant on it, always the same
 commit() (
-	export GIT_INDEX_FILE="$W/mutant.index" GIT_AUTHOR_DATE='1 +0000' GIT_COMMITTER_DATE='1 +0000' \
+	export GIT_INDEX_FILE="$W/mutant.index" GIT_AUTHOR_DATE='@1 +0000' GIT_COMMITTER_DATE='@1 +0000' \
 		GIT_AUTHOR_NAME=series GIT_AUTHOR_EMAIL=series@localhost \
 		GIT_COMMITTER_NAME=series GIT_COMMITTER_EMAIL=series@localhost
 	git_ -C "$GITDIR" read-tree after
