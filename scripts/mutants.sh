@@ -22,8 +22,9 @@ esac
 assembled
 mutants=$ROOT/tests/mutants
 [ $# -gt 0 ] || {
-	# shellcheck disable=SC2046 # names without blanks
-	set -- $(cd "$mutants" && ls ./*.patch | sed 's|^\./||; s|\.patch$||')
+	for patch in "$mutants"/*.patch; do
+		set -- "$@" "$(basename "$patch" .patch)"
+	done
 }
 for name; do
 	[ -f "$mutants/$name.patch" ] || misuse "no tests/mutants/$name.patch"
