@@ -37,6 +37,7 @@
 #include <sys/wait.h>
 
 #include "../tools/testing/selftests/mm/trace_count.h"
+#include "pin.h"
 
 #ifndef MADV_DONTNEED_LOCKED
 #define MADV_DONTNEED_LOCKED 24
@@ -46,7 +47,6 @@
 
 #define EXIT_FAIL	1
 #define EXIT_USAGE	2
-#define EXIT_LACK	4
 
 #define CHUNKS		512
 #define CHUNK_PAGES	16
@@ -73,16 +73,6 @@ static bool dead[CHUNKS][CHUNK_PAGES];
 static struct iovec runs[RANGES];
 
 static bool reader_runs, reader_stop;
-
-static void pin(int cpu)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	if (sched_setaffinity(0, sizeof(set), &set))
-		err(EXIT_LACK, "no way to stay on CPU %d", cpu);
-}
 
 static void find_cpus(void)
 {

@@ -56,6 +56,7 @@
 #include <sys/wait.h>
 
 #include "../tools/testing/selftests/mm/trace_count.h"
+#include "pin.h"
 
 #ifndef MADV_DONTNEED_LOCKED
 #define MADV_DONTNEED_LOCKED 24
@@ -65,7 +66,6 @@
 
 #define EXIT_FAIL	1
 #define EXIT_USAGE	2
-#define EXIT_LACK	4
 
 #define MAX_RANGES	1024	/* in a call: UIO_MAXIOV */
 #define MAX_CALLERS	64
@@ -190,16 +190,6 @@ static void find_cpus(void)
 	if (nr_cpus < callers + busy)
 		errx(EXIT_LACK, "%d threads on %d CPUs: give the machine more CPUs",
 		     callers + busy, nr_cpus);
-}
-
-static void pin(int cpu)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	if (sched_setaffinity(0, sizeof(set), &set))
-		err(EXIT_LACK, "no way to stay on CPU %d", cpu);
 }
 
 static long long now(void)

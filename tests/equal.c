@@ -80,6 +80,8 @@
 #include <sys/uio.h>
 #include <sys/wait.h>
 
+#include "../bench/pin.h"
+
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ	22
 #define MADV_POPULATE_WRITE	23
@@ -115,7 +117,6 @@ typedef __u64 u64;
 
 #define EXIT_FAIL	1
 #define EXIT_USAGE	2
-#define EXIT_LACK	4
 
 #define PAGE		4096UL
 #define HUGE		(2UL << 20)
@@ -556,7 +557,6 @@ static size_t draw_any(struct rng *rng, size_t max, size_t *nr)
 	return first + draw(rng, THP_PAGES - *nr + 1);
 }
 
-/* Merges what can be, and waits until all is: ksmd has seen each page twice. */
 static long number_in(const char *path)
 {
 	char text[32];
@@ -588,6 +588,7 @@ static long write_to(const char *path, const char *text)
 
 #define KSM	"/sys/kernel/mm/ksm/"
 
+/* Merges what can be, and waits until all is: ksmd has seen each page twice. */
 static void merge(void)
 {
 	long scans = number_in(KSM "full_scans");
@@ -1341,16 +1342,6 @@ static void make_step(bool last)
 	if (ret < 0)
 		error = errno;
 	record(&req, bytes, ret + wrong, error);
-}
-
-static void pin(int cpu)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	if (sched_setaffinity(0, sizeof(set), &set))
-		err(EXIT_LACK, "no way to stay on CPU %d", cpu);
 }
 
 static void open_files(void)

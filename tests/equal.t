@@ -18,14 +18,6 @@ on_after() { env K=after "$@"; }
 least=20000
 o=$W/equal
 
-# gives STATUS COMMAND...: it ends with that status
-gives() {
-	want=$1 got=0
-	shift
-	"$@" || got=$?
-	echo "status $got"
-	[ "$got" -eq "$want" ]
-}
 for use in "-m sometimes" "-n 0" "-n many" "-s -1" "-k 3" "-i 3" "-m race -k 3" "-m kernels -k x" "-x" word; do
 	wrong() {
 		# shellcheck disable=SC2086 # options

@@ -13,15 +13,6 @@ set -eu
 boot() { "$ROOT/scripts/boot.sh" "$@"; }
 [ -f "$(folder after)/stamp" ] || skip_all "no kernels yet: 'make build'"
 
-# gives STATUS COMMAND...: it ends with that status
-gives() {
-	want=$1 got=0
-	shift
-	"$@" || got=$?
-	echo "status $got"
-	[ "$got" -eq "$want" ]
-}
-
 output() {
 	printf '%s\n' "one two" "it's" "err" > "$tmp/want"
 	gives 7 boot -t 60 -o "$tmp/copy" 'echo "one  two" | tr -s " "; echo "it'\''s"; echo err >&2; exit 7' > "$tmp/got"

@@ -40,6 +40,15 @@ ok() {
 	fi
 }
 
+# gives STATUS COMMAND...: it ends with that status
+gives() {
+	want=$1 got=0
+	shift
+	"$@" || got=$?
+	echo "status $got"
+	[ "$got" -eq "$want" ]
+}
+
 # skip NAME REASON: one test that cannot be made here
 skip() {
 	tests=$((tests + 1))
