@@ -6,9 +6,10 @@
 #           counts        TLB flushes and mmap_lock, by perf events: exact
 #           instructions  guest instructions per page, under QEMU's -icount,
 #                         two runs of each kernel: repeatable
-#           latency       time, RUNS runs of each kernel, alternating; of each run
-#                         the least of its samples: what else the machine does
-#                         adds to a sample, and takes from none
+#           latency       time, RUNS runs of each kernel, alternating, each with
+#                         all cases six times over; of all samples the least:
+#                         what else the machine does adds to a sample, and takes
+#                         from none
 #           profile       instructions of a call by kernel function
 #         The first, second and fourth do not depend on the machine.
 # Gives:  results/: a file for each, what they say together (table-*.tsv), the
@@ -130,8 +131,10 @@ instructions() {
 latency() {
 	# shellcheck disable=SC2086
 	cases=$(
-		each '-s 64 -i 9 -n %s' $sizes
-		echo '-s 64 -i 9 -m whole'
+		for again in 1 2 3 4 5 6; do
+			each '-s 64 -i 2 -n %s' $sizes
+			echo '-s 64 -i 2 -m whole'
+		done
 	)
 	echo "run	$columns" > "$tmp/latency.raw"
 	order='before after'
