@@ -25,7 +25,7 @@ done
 cd "$ROOT"
 # What takes long comes last.
 late='tests/build.t tests/ksft.t'
-slow='tests/builds.t tests/coccicheck.t tests/deb.t scripts/mutants.sh'
+slow='tests/builds.t tests/coccicheck.t tests/deb.t tests/stress-ng.t tests/debug.t scripts/mutants.sh'
 files=$(for file in tests/*.t; do
 	case " $late $slow " in
 	*" $file "*) ;;

@@ -1,0 +1,33 @@
+#!/bin/sh
+#
+# The tests on kernels that check themselves: nothing is complained of.
+#
+# What:   all tests of the series in the kernel after, with configs/debug.config
+#         (memory, locks, page tables) and with configs/kcsan.config (data races);
+#         with the first also ten minutes of stress, and random requests.
+# Checks: the tests pass, and the kernel's log has no splat but those that
+#         lists/kernel-log.tsv has.
+set -eu
+# shellcheck source=tests/lib/tap.sh
+. "$(dirname "$0")/lib/tap.sh"
+assembled
+
+export K=after
+tests=$(awk '$1 ~ /^madvise_/ { print $1 }' "$ROOT/lists/ksft.tsv" | paste -sd' ')
+ksft() { "$ROOT/scripts/selftests.sh" && T=$tests "$ROOT/scripts/ksft.sh"; }
+stress() { # SECONDS
+	"$ROOT/scripts/boot.sh" -k after -t $(($1 + 300)) "
+		busybox mkswap /dev/ram0 && swapon /dev/ram0
+		madvise_stress $1"
+}
+for config in debug kcsan; do
+	export CONFIG="boot ksft $config"
+	ok "$config: compiles" "$ROOT/scripts/build.sh" -k after
+	ok "$config: the tests of the series" ksft
+	if [ $config = debug ]; then
+		ok "$config: stress for 10 minutes" stress 600
+		ok "$config: random requests, whole and in parts" "$ROOT/scripts/equal.sh" -m vectors -n 1000
+		ok "$config: random requests that race" "$ROOT/scripts/equal.sh" -m race -n 1000
+	fi
+done
+done_testing
