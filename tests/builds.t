@@ -20,11 +20,15 @@ ccache=
 # make_ ARGUMENT...: for the variant that is set up
 make_() { kmake "$o" -s ARCH="$arch" CROSS_COMPILE="$cross" CC="$ccache$cc" "$@" < /dev/null; }
 
-# compiled OBJECT: is it part of this kernel?
+# compiled OBJECT: is it part of this kernel? Its directory's Makefile says so.
 compiled() {
-	option=$(sed -n "s/^[a-z]*-\$(\(CONFIG_[A-Z0-9_]*\)).*[[:blank:]]$(basename "$1")\([[:blank:]].*\)\{0,1\}$/\1/p" \
-		"$SRC/${1%/*}/Makefile" | tail -n 1)
-	[ -z "$option" ] || grep -q "^$option=" "$o/.config"
+	make -s -C "$SRC" -f - what="$1" dir="${1%/*}" config="$o/include/config/auto.conf" <<-'END'
+	include $(config)
+	include $(dir)/Makefile
+	objects := $(obj-y) $(obj-m)
+	objects += $(foreach object,$(objects),$($(object:.o=-y)) $($(object:.o=-objs)))
+	all: ; @$(if $(filter $(notdir $(what)),$(objects)),true,false)
+	END
 }
 
 # each_patch: compiles, commit by commit, what the commit touches
@@ -35,7 +39,7 @@ each_patch() {
 			sed -n '/^tools\//d; s/\.c$/.o/p' > "$tmp/touched"
 		objects=
 		while read -r object; do
-			! compiled "$object" || objects="$objects $object"
+			! compiled "$object" 2> /dev/null || objects="$objects $object"
 		done < "$tmp/touched"
 		[ -n "$objects" ] || continue
 		# shellcheck disable=SC2086 # a list of objects

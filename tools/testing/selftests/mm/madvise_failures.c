@@ -114,12 +114,21 @@ static bool others_hold(const struct work *work, char value)
 }
 
 /*
- * Live gathers of this address space, as far as they can be seen. One would stay
- * for ever, so that it need not be looked at in time.
+ * Live gathers of this address space, as far as they can be seen. Another thread
+ * may have one for a moment; one that was left behind stays for ever.
  */
 static long gathers_left(void)
 {
-	return lacks_probe() ? 0 : probe_get("pending");
+	long left = 0;
+	int tries;
+
+	for (tries = 0; tries < 10000; tries++) {
+		left = lacks_probe() ? 0 : probe_get("pending");
+		if (!left)
+			break;
+		sched_yield();
+	}
+	return left;
 }
 
 /*
