@@ -8,7 +8,8 @@
 #         (pass, fail, skip), note.
 # Checks: no case fails but those that lists/ksft-known.tsv has; a test that ends
 #         badly, or not in its time, and a guest that is lost with it, failed.
-# Skips:  cases the kernel lacks something for; each says what. By default also
+# Skips:  cases the kernel lacks something for; each that lists/ksft-known.tsv
+#         does not have is told, with what it lacks. By default also
 #         the tests of a newer kernel where 'make judge' did not get them.
 set -eu
 # shellcheck source=scripts/lib.sh
@@ -71,9 +72,9 @@ awk -F '\t' -v known="$ROOT/lists/ksft-known.tsv" '
 	}
 	NR == 1 { next }
 	{ n[$1, $4]++; kernel[$1] }
-	$4 == "fail" && !(($1, $2, $3, $4) in listed) && !(("*", $2, $3, $4) in listed) {
-		printf "ksft: %s: %s: %s failed: %s\n", $1, $2, $3, $5
-		bad = 1
+	($4 == "fail" || $4 == "skip") && !(($1, $2, $3, $4) in listed) && !(("*", $2, $3, $4) in listed) {
+		printf "ksft: %s: %s: %s %s: %s\n", $1, $2, $3, $4 == "fail" ? "failed" : "skipped", $5
+		bad = bad || $4 == "fail"
 	}
 	END {
 		for (k in kernel)
