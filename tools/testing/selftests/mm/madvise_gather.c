@@ -688,4 +688,35 @@ TEST_F(gather, killed_at_relock)
 	}
 }
 
+/*
+ * Others who zap pages have a gather that is theirs alone, and finish it: here, to
+ * make a hole in a mapped file, and to cut it off.
+ */
+TEST(others_who_zap)
+{
+	const off_t size = NR_RANGES * psize();
+	char *area;
+	int fd;
+
+	if (lacks_probe())
+		SKIP(return, "%s", lacks_probe());
+	fd = memfd_create("zapped", MFD_CLOEXEC);
+	ASSERT_GE(fd, 0);
+	ASSERT_EQ(ftruncate(fd, size), 0);
+	area = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	ASSERT_NE(area, MAP_FAILED);
+	fill_pages(area, NR_RANGES, 1);
+
+	EXPECT_EQ(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+			    size / 2), 0);
+	EXPECT_EQ(probe_get("pending"), 0);
+	EXPECT_TRUE(pages_hold(area, NR_RANGES / 2, 0));
+	EXPECT_TRUE(pages_hold(area + size / 2, NR_RANGES / 2, 1));
+	EXPECT_EQ(ftruncate(fd, 0), 0);
+	EXPECT_EQ(probe_get("pending"), 0);
+	EXPECT_EQ(pages_present(area, NR_RANGES), 0);
+	munmap(area, size);
+	close(fd);
+}
+
 TEST_HARNESS_MAIN

@@ -522,4 +522,59 @@ TEST_F(stale, transparent_huge)
 	EXPECT_NOTHING_STALE();
 }
 
+/* Nor is one left by others who zap pages: by a hole made in a mapped file. */
+struct holes {
+	char *area;
+	bool made;
+	int stale;
+};
+
+static void look_for_holes(void *arg)
+{
+	struct holes *holes = arg;
+	bool made = __atomic_load_n(&holes->made, __ATOMIC_ACQUIRE);
+
+	if (!pages_hold(holes->area, NR_RANGES, 0) && made &&
+	    __atomic_load_n(&holes->made, __ATOMIC_ACQUIRE))
+		holes->stale++;
+}
+
+TEST(hole_in_file)
+{
+	const off_t size = NR_RANGES * psize();
+	struct other_thread other;
+	struct holes holes = {};
+	int fd, i, local_stale = 0;
+	char *content;
+
+	if (lacks_second_cpu())
+		SKIP(return, "%s", lacks_second_cpu());
+	content = map_pages(NR_RANGES);
+	ASSERT_NE(content, NULL);
+	fill_pages(content, NR_RANGES, 1);
+	fd = memfd_create("holes", MFD_CLOEXEC);
+	ASSERT_GE(fd, 0);
+	ASSERT_EQ(ftruncate(fd, size), 0);
+	/* Not to write: a page that was written is flushed at once. */
+	holes.area = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+	ASSERT_NE(holes.area, MAP_FAILED);
+	ASSERT_EQ(other_thread_start(&other, look_for_holes, &holes), 0);
+
+	for (i = 0; i < ROUNDS; i++) {
+		ASSERT_EQ(pwrite(fd, content, size, 0), size);
+		other_thread_rounds(&other, 1);
+		EXPECT_TRUE(pages_hold(holes.area, NR_RANGES, 1));
+		EXPECT_EQ(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+				    0, size), 0);
+		local_stale += !pages_hold(holes.area, NR_RANGES, 0);
+		__atomic_store_n(&holes.made, true, __ATOMIC_RELEASE);
+		other_thread_rounds(&other, 1);
+		__atomic_store_n(&holes.made, false, __ATOMIC_RELEASE);
+	}
+	other_thread_stop(&other);
+	close(fd);
+	EXPECT_EQ(local_stale, 0);
+	EXPECT_EQ(holes.stale, 0);
+}
+
 TEST_HARNESS_MAIN
