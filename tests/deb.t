@@ -26,8 +26,8 @@ unpack() {
 	rm -rf "$root"
 	mkdir -p "$root/unpacked"
 	dpkg-deb -x "$image" "$root/unpacked"
-	for file in boot/vmlinuz boot/config boot/System.map lib/modules; do
-		ls -d "$root/unpacked/$file"[-/]"$release"
+	for file in boot/vmlinuz- boot/config- boot/System.map- lib/modules/; do
+		ls -d "$root/unpacked/$file$release"
 	done
 }
 ok "the image has kernel, configuration, symbols and modules" unpack
