@@ -89,7 +89,7 @@ GIT_COMMITTER_EMAIL=${sender##*<}
 GIT_COMMITTER_EMAIL=${GIT_COMMITTER_EMAIL%>}
 export GIT_COMMITTER_NAME GIT_COMMITTER_EMAIL
 git_ -C "$TREE" format-patch -q -o "$tmp/mails" -v "$V" --subject-prefix="PATCH $BASE.y" \
-	--cover-letter --from="$sender" --signoff --base=base --abbrev=12 \
+	--cover-letter --thread=shallow --from="$sender" --signoff --base=base --abbrev=12 \
 	${previous:+--range-diff="$start..$previous"} "$start..$end"
 
 # 4. The cover letter; a line @FILE@ of it stands for that table of results.
@@ -120,6 +120,17 @@ for letter in "$tmp/mails"/*-0000-cover-letter.patch; do
 		{ if (!done) done = sub(/\*\*\* SUBJECT HERE \*\*\*/, subject); print }' \
 		"$tmp/mails/cover" "$letter" > "$tmp/letter"
 	cat "$tmp/letter" > "$letter"
+done
+
+# Each header in one line, as git send-email sends it: b4 0.12 fails on others.
+for mail in "$tmp/mails"/*.patch; do
+	awk '
+		body { print; next }
+		/^[ \t]/ { sub(/^[ \t]+/, ""); line = line " " $0; next }
+		NR > 1 { print line }
+		{ line = $0 }
+		/^$/ { print; body = 1 }' "$mail" > "$tmp/mail"
+	cat "$tmp/mail" > "$mail"
 done
 
 rm -rf "$dir"

@@ -131,12 +131,15 @@ for mail in "$came"/0???; do
 done > "$tmp/mbox"
 id=$(sed -n 's/^Message-I[dD]: <\(.*\)>$/\1/p' "$came/0001")
 b4_() { (cd "$tmp/clone" && b4 --no-interactive --no-stdin "$@" < /dev/null); }
-b4_am() {
+b4_am() { # ARGUMENT...
+	rm -rf "$tmp/b4"
 	mkdir "$tmp/b4"
-	b4_ --offline-mode am -m "$tmp/mbox" -o "$tmp/b4" "$id"
+	b4_ --offline-mode am -o "$tmp/b4" "$@"
 	applied "$tmp/b4"/*.mbx
 }
-ok "b4 am from an mbox, offline, gives the same tree" b4_am
+ok "b4 am from an mbox, offline, gives the same tree" b4_am -m "$tmp/mbox" "$id"
+cat "$made"/*.patch > "$tmp/files"
+ok "b4 am of the files as they are does, too" b4_am -m "$tmp/files"
 
 # 4. The next version
 next() {
