@@ -131,7 +131,7 @@ instructions() {
 latency() {
 	# shellcheck disable=SC2086
 	cases=$(
-		for again in 1 2 3 4 5 6; do
+		for _ in 1 2 3 4 5 6; do
 			each '-s 64 -i 2 -n %s' $sizes
 			echo '-s 64 -i 2 -m whole'
 		done
