@@ -6,6 +6,7 @@
 #           checkpatch --strict, with the sign-off that make series adds;
 #           codespell, over logs and added lines, and over this repository's texts;
 #           spdxcheck and get_maintainer, over the new files;
+#           the numbers of new advice, in the headers of all architectures;
 #           kernel-doc, docutils, W=1 and sparse, over the touched files: they
 #           say nothing that they do not say of the base as well.
 #         What remains stands in lists/static.tsv with its reason; one that no
@@ -74,6 +75,20 @@ owners() {
 	done < "$tmp/added"
 }
 ok "get_maintainer: every new file has an owner" owners
+
+# Some architectures have headers of their own. The partial ones of tools/ do not count
+advice() {
+	git_ -C "$GITDIR" grep -lE '#define[[:space:]]+MADV_COLLAPSE[[:space:]]' "$tip" > "$tmp/headers"
+	[ -s "$tmp/headers" ] || { echo "no header has numbers of advice"; return 1; }
+	while read -r header; do
+		git_ -C "$GITDIR" show "$header" | awk '
+			$1 == "#define" { of[$2] = $3; with[$3] = with[$3] " " $2 }
+			END { exit !(of["MADV_GUARD_INSTALL"] == 102 && of["MADV_GUARD_REMOVE"] == 103 &&
+				with[102] == " MADV_GUARD_INSTALL" && with[103] == " MADV_GUARD_REMOVE") }' ||
+			{ echo "$header: the guards are not 102 and 103, or not alone"; return 1; }
+	done < "$tmp/headers"
+}
+ok "uapi: an advice has the same number on each architecture" advice
 
 # more COMMAND...: the messages of COMMAND, which takes a commit, that it has of
 # the tip and not of the base. The line number of a message does not count.
