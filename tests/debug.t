@@ -3,10 +3,10 @@
 # The tests on kernels that check themselves: nothing is complained of.
 #
 # What:   all tests of the series in the kernel after, with configs/debug.config
-#         (memory, locks, page tables) and with configs/kcsan.config (data races);
-#         with the first also ten minutes of stress, and random requests.
-# Checks: the tests pass, and the kernel's log has no splat but those that
-#         lists/kernel-log.tsv has.
+#         (memory, locks, page tables) and with configs/kcsan.config (data races),
+#         and ten minutes of stress; with the first also random requests.
+# Checks: the kernel does check itself; the tests pass, and the kernel's log has
+#         no splat but those that lists/kernel-log.tsv has.
 set -eu
 # shellcheck source=tests/lib/tap.sh
 . "$(dirname "$0")/lib/tap.sh"
@@ -20,12 +20,24 @@ stress() { # SECONDS
 		busybox mkswap /dev/ram0 && swapon /dev/ram0
 		madvise_stress $1"
 }
+# checks PATTERN...: the log of the kernel's start has them all
+checks() {
+	"$ROOT/scripts/boot.sh" -k after -t 300 dmesg > "$tmp/dmesg"
+	for pattern; do
+		grep "$pattern" "$tmp/dmesg" || { echo "not in the log: $pattern"; return 1; }
+	done
+}
+
 for config in debug kcsan; do
 	export CONFIG="boot ksft $config"
 	ok "$config: compiles" "$ROOT/scripts/build.sh" -k after
+	case $config in
+	debug) ok "debug: it checks itself" checks 'KernelAddressSanitizer initialized' 'Lock dependency validator' ;;
+	kcsan) ok "kcsan: it checks itself" checks 'kcsan: enabled early' 'kcsan: selftest: \([0-9]*\)/\1 tests passed' ;;
+	esac
 	ok "$config: the tests of the series" ksft
+	ok "$config: stress for 10 minutes" stress 600
 	if [ $config = debug ]; then
-		ok "$config: stress for 10 minutes" stress 600
 		ok "$config: random requests, whole and in parts" "$ROOT/scripts/equal.sh" -m vectors -n 1000
 		ok "$config: random requests that race" "$ROOT/scripts/equal.sh" -m race -n 1000
 	fi
