@@ -18,6 +18,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -438,6 +439,17 @@ static inline struct request watch_madvise(void *area, size_t size, int advice)
 }
 
 /*
+ * A process that shares the caller's address space, and calls fn(arg); one at a
+ * time. Returns its number, or -1.
+ */
+static inline pid_t clone_sharing(int (*fn)(void *arg), void *arg)
+{
+	static max_align_t stack[4096];
+
+	return clone(fn, stack + 4096, CLONE_VM | SIGCHLD, arg);
+}
+
+/*
  * A request that is killed, watched by one that shares its address space and
  * lives on. Returns the signal that ended it, or 0.
  */
@@ -459,20 +471,12 @@ static inline int watch_killed(const struct iovec *vec, size_t nr, int advice,
 			       struct request *req)
 {
 	struct killed_request killed = { vec, nr, advice };
-	size_t stack_size = 64 * 1024;
 	int status = 0;
-	char *stack;
 	pid_t pid;
 
-	stack = mmap(NULL, stack_size, PROT_READ | PROT_WRITE,
-		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-	if (stack == MAP_FAILED)
-		return 0;
-	pid = clone(killed_request_main, stack + stack_size,
-		    CLONE_VM | SIGCHLD, &killed);
+	pid = clone_sharing(killed_request_main, &killed);
 	if (pid > 0)
 		waitpid(pid, &status, 0);
-	munmap(stack, stack_size);
 	probe_read(req);
 	return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }

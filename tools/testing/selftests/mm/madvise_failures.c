@@ -302,23 +302,17 @@ TEST_F_TIMEOUT(failures, killed, TIMEOUT)
 {
 	struct work *work = &self->work;
 	struct other_thread other;
-	size_t stack_size = 64 * 1024;
 	unsigned int seed = 1;
 	int round, status, hit = 0;
-	char *stack;
 	pid_t pid;
 
 	if (lacks_second_cpu())
 		SKIP(return, "%s", lacks_second_cpu());
-	stack = mmap(NULL, stack_size, PROT_READ | PROT_WRITE,
-		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-	ASSERT_NE(stack, MAP_FAILED);
 	ASSERT_EQ(other_thread_start(&other, map_and_unmap, NULL), 0);
 	for (round = 0; round < ROUNDS; round++) {
 		renew(work, true);
 		*work->in_request = false;
-		pid = clone(request_for_ever, stack + stack_size,
-			    CLONE_VM | SIGCHLD, work);
+		pid = clone_sharing(request_for_ever, work);
 		ASSERT_GT(pid, 0);
 		wait_a_while(&seed);
 		kill(pid, SIGKILL);
@@ -329,7 +323,6 @@ TEST_F_TIMEOUT(failures, killed, TIMEOUT)
 		EXPECT_USABLE();
 	}
 	other_thread_stop(&other);
-	munmap(stack, stack_size);
 	TH_LOG("%d of %d were killed in a request", hit, ROUNDS);
 	EXPECT_GT(hit, 0);
 }

@@ -12,6 +12,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <time.h>
 
@@ -351,6 +352,20 @@ TEST_F_TIMEOUT(retry, io_uring, TIMEOUT)
 	EXPECT_GT(lost, 0);
 }
 
+/* Whether a process that is killed has ended soon. */
+static bool dies(pid_t pid, int *status)
+{
+	pid_t dead = 0;
+	int ms;
+
+	kill(pid, SIGKILL);
+	for (ms = 0; !dead && ms < DEATH_SECONDS * 1000; ms++) {
+		usleep(1000);
+		dead = waitpid(pid, status, WNOHANG);
+	}
+	return dead == pid;
+}
+
 /* Installs guards against a writer until it is killed. */
 static void install_forever(const struct iovec *vec, struct writer *writer)
 {
@@ -373,8 +388,8 @@ static void install_forever(const struct iovec *vec, struct writer *writer)
 TEST_F_TIMEOUT(retry, killed, TIMEOUT)
 {
 	long lost = 0;
-	int i, ms, status;
-	pid_t pid, dead;
+	int i, status;
+	pid_t pid;
 
 	srand(1);
 	for (i = 0; i < NR_KILLS; i++) {
@@ -383,12 +398,7 @@ TEST_F_TIMEOUT(retry, killed, TIMEOUT)
 		if (!pid)
 			install_forever(self->vec, &self->writer);
 		usleep(200000 + rand() % 300000);
-		ASSERT_EQ(kill(pid, SIGKILL), 0);
-		for (ms = 0, dead = 0; !dead && ms < DEATH_SECONDS * 1000; ms++) {
-			usleep(1000);
-			dead = waitpid(pid, &status, WNOHANG);
-		}
-		ASSERT_EQ(dead, pid);
+		ASSERT_TRUE(dies(pid, &status));
 		ASSERT_TRUE(WIFSIGNALED(status)) {
 			TH_LOG("ended by itself: %d", WEXITSTATUS(status));
 		}
@@ -398,6 +408,45 @@ TEST_F_TIMEOUT(retry, killed, TIMEOUT)
 	}
 	TH_LOG("%ld races lost before %d kills", lost, NR_KILLS);
 	EXPECT_GT(lost, 0);
+}
+
+/*
+ * Gives an io_uring request that never wins, and waits for its completion. Of an
+ * advice that does not look for signals itself.
+ */
+static void request_for_ever(char *area)
+{
+	struct io_uring ring;
+
+	if (io_uring_queue_init(1, &ring, 0) || probe_set("watch", 1))
+		_exit(1);
+	advise_by_io_uring(&ring, area, psize(), MADV_DONTNEED);
+	_exit(2);
+}
+
+/*
+ * One whose io_uring request is repeated for ever can be killed: the worker that
+ * does it gives up.
+ */
+TEST_F_TIMEOUT(retry, io_uring_killed, TIMEOUT)
+{
+	int status;
+	pid_t pid;
+
+	if (io_uring_queue_init(1, &self->ring, 0))
+		SKIP(return, "needs io_uring");
+	self->has_ring = true;
+	probe_force(1, INT_MAX);
+	pid = fork();
+	ASSERT_GE(pid, 0);
+	if (!pid)
+		request_for_ever(self->area);
+	usleep(500000);
+	EXPECT_GT(probe_get("forced"), 1);
+	EXPECT_TRUE(dies(pid, &status));
+	EXPECT_TRUE(WIFSIGNALED(status));
+	/* Were it still at it: let it win. */
+	probe_reset();
 }
 
 TEST_HARNESS_MAIN

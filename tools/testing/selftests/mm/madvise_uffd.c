@@ -362,19 +362,16 @@ TEST_F(uffd, killed_while_waiting)
 	struct waiter waiter = { self, variant->advice };
 	const char *reason = lacks_probe();
 	struct request req;
-	char *stack = map_pages(16);
 	int status = 0;
 	pid_t pid;
 
 	if (reason)
 		SKIP(return, "%s", reason);
-	ASSERT_NE(stack, NULL);
 	make_ranges(self->vec, 3, self->first, 1, 2);
 	self->vec[1].iov_base = self->waits;
 	monitor_start(_metadata, self, ANSWER_KILL);
 
-	pid = clone(waiter_main, stack + 16 * psize(), CLONE_VM | SIGCHLD,
-		    &waiter);
+	pid = clone_sharing(waiter_main, &waiter);
 	ASSERT_GT(pid, 0);
 	ASSERT_EQ(waitpid(pid, &status, 0), pid);
 	monitor_join(self);
@@ -384,42 +381,6 @@ TEST_F(uffd, killed_while_waiting)
 	EXPECT_EQ(WTERMSIG(status), SIGKILL);
 	EXPECT_EQ(self->monitor.events, 1);
 	EXPECT_BALANCED(req, 2);
-}
-
-/* A monitor fills what is empty, but not a guard. */
-TEST(guard_is_not_filled)
-{
-	struct uffdio_api api = { .api = UFFD_API };
-	const char *reason = lacks_advice(MADV_GUARD_INSTALL);
-	struct uffdio_copy copy = {};
-	char *area, *source;
-	int uffd;
-
-	if (reason)
-		SKIP(return, "%s", reason);
-	area = map_pages(2);
-	source = map_pages(1);
-	ASSERT_NE(area, NULL);
-	ASSERT_NE(source, NULL);
-	fill_pages(source, 1, 1);
-	uffd = syscall(__NR_userfaultfd, O_CLOEXEC | O_NONBLOCK);
-	if (uffd < 0 || ioctl(uffd, UFFDIO_API, &api) ||
-	    uffd_register(uffd, area, 2 * psize(), true, false, false))
-		SKIP(return, "needs userfaultfd");
-	ASSERT_EQ(madvise(area, psize(), MADV_GUARD_INSTALL), 0);
-
-	copy.src = (unsigned long)source;
-	copy.len = psize();
-	copy.dst = (unsigned long)area;
-	EXPECT_EQ(ioctl(uffd, UFFDIO_COPY, &copy), -1);
-	EXPECT_EQ(copy.copy, -EEXIST);
-	copy.dst = (unsigned long)area + psize();
-	EXPECT_EQ(ioctl(uffd, UFFDIO_COPY, &copy), 0);
-
-	close(uffd);
-	EXPECT_EQ(madvise(area, psize(), MADV_POPULATE_WRITE), -1);
-	EXPECT_EQ(errno, EFAULT);
-	EXPECT_EQ(area[psize()], 1);
 }
 
 TEST_HARNESS_MAIN
