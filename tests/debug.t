@@ -13,8 +13,8 @@ set -eu
 assembled
 
 export K=after
-tests=$(awk '$1 ~ /^madvise_/ { print $1 }' "$ROOT/lists/ksft.tsv" | paste -sd' ')
-ksft() { "$ROOT/scripts/selftests.sh" && T=$tests "$ROOT/scripts/ksft.sh"; }
+programs=$(awk '$1 ~ /^madvise_/ { print $1 }' "$ROOT/lists/ksft.tsv" | paste -sd' ')
+ksft() { "$ROOT/scripts/selftests.sh" && T=$programs "$ROOT/scripts/ksft.sh"; }
 stress() { # SECONDS
 	"$ROOT/scripts/boot.sh" -k after -t $(($1 + 300)) "
 		busybox mkswap /dev/ram0 && swapon /dev/ram0
