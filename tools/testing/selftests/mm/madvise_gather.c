@@ -690,12 +690,13 @@ TEST_F(gather, killed_at_relock)
 
 /*
  * Others who zap pages have a gather that is theirs alone, and finish it: here, to
- * make a hole in a mapped file, and to cut it off.
+ * make a hole in a mapped file, and to cut it off. A hole leaves the private copy
+ * of a page alone, the end of the file does not.
  */
 TEST(others_who_zap)
 {
 	const off_t size = NR_RANGES * psize();
-	char *area;
+	char *area, *private;
 	int fd;
 
 	if (lacks_probe())
@@ -704,17 +705,25 @@ TEST(others_who_zap)
 	ASSERT_GE(fd, 0);
 	ASSERT_EQ(ftruncate(fd, size), 0);
 	area = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	private = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
 	ASSERT_NE(area, MAP_FAILED);
+	ASSERT_NE(private, MAP_FAILED);
 	fill_pages(area, NR_RANGES, 1);
+	ASSERT_TRUE(pages_hold(private, NR_RANGES, 1));
+	*private = 2;
 
 	EXPECT_EQ(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
 			    size / 2), 0);
 	EXPECT_EQ(probe_get("pending"), 0);
 	EXPECT_TRUE(pages_hold(area, NR_RANGES / 2, 0));
 	EXPECT_TRUE(pages_hold(area + size / 2, NR_RANGES / 2, 1));
+	EXPECT_EQ(*private, 2);
+	EXPECT_TRUE(pages_hold(private + psize(), NR_RANGES / 2 - 1, 0));
 	EXPECT_EQ(ftruncate(fd, 0), 0);
 	EXPECT_EQ(probe_get("pending"), 0);
 	EXPECT_EQ(pages_present(area, NR_RANGES), 0);
+	EXPECT_EQ(pages_present(private, NR_RANGES), 0);
+	munmap(private, size);
 	munmap(area, size);
 	close(fd);
 }

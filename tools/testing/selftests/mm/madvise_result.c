@@ -747,4 +747,47 @@ TEST_F(result, write_protected)
 	close(uffd);
 }
 
+/* How many mappings have that name. */
+static int count_named(const char *name)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	char line[512];
+	int nr = 0;
+
+	while (maps && fgets(line, sizeof(line), maps))
+		nr += strstr(line, name) != NULL;
+	if (maps)
+		fclose(maps);
+	return nr;
+}
+
+/*
+ * Names of memory go the way of an advice: to all VMAs of a range, also beside a
+ * hole.
+ *
+ *   |A|B|A| |A|
+ *   |---------|
+ */
+TEST(names)
+{
+	char *area = map_pages(5);
+
+	ASSERT_NE(area, NULL);
+	ASSERT_EQ(mprotect(area + psize(), psize(), PROT_READ), 0);
+	if (prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, area, 3 * psize(),
+		  "madvise_result"))
+		SKIP(return, "needs names of memory");
+	EXPECT_EQ(count_named("[anon:madvise_result]"), 3);
+	EXPECT_EQ(madvise(area, psize(), MADV_RANDOM), 0);
+	EXPECT_EQ(count_named("[anon:madvise_result]"), 3);
+	EXPECT_EQ(prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, area, 3 * psize(),
+			NULL), 0);
+	EXPECT_EQ(count_named("[anon:madvise_result]"), 0);
+
+	ASSERT_EQ(munmap(area + 3 * psize(), psize()), 0);
+	EXPECT_ERROR(prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, area, 5 * psize(),
+			   "madvise_result"), ENOMEM);
+	EXPECT_EQ(count_named("[anon:madvise_result]"), 4);
+}
+
 TEST_HARNESS_MAIN
