@@ -27,8 +27,8 @@
 
 #define ENOUGH_LOST	8	/* races, and a test is done; one where it is slow */
 #define SLOW		30	/* seconds */
+#define GIVE_UP		90	/* seconds, and none is lost */
 #define TIMEOUT		120	/* seconds, each test */
-#define MAX_ROUNDS	1000	/* requests in which they must be lost */
 #define NR_KILLS	12
 #define DEATH_SECONDS	5
 
@@ -60,11 +60,11 @@ FIXTURE(retry)
 
 static int zero_fd, pipe_fds[2];
 
-static bool needs_more(time_t begun, long lost, long rounds)
+static bool needs_more(time_t begun, long lost)
 {
-	long enough = time(NULL) - begun < SLOW ? ENOUGH_LOST : 1;
+	time_t seconds = time(NULL) - begun;
 
-	return lost < enough && rounds < MAX_ROUNDS;
+	return lost < (seconds < SLOW ? ENOUGH_LOST : 1) && seconds < GIVE_UP;
 }
 
 /* Where a store would be a SIGSEGV, these say EFAULT. */
@@ -225,7 +225,7 @@ TEST_F_TIMEOUT(retry, madvise, TIMEOUT)
 	ASSERT_EQ(start_writer(&self->writer), 0);
 	self->writes = true;
 
-	for (rounds = 0; needs_more(begun, lost, rounds); rounds++) {
+	for (rounds = 0; needs_more(begun, lost); rounds++) {
 		ASSERT_EQ(madvise(self->area, AREA_PAGES * psize(),
 				  MADV_GUARD_REMOVE), 0);
 		req = watch_madvise(self->area, AREA_PAGES * psize(),
@@ -256,7 +256,7 @@ TEST_F_TIMEOUT(retry, vector, TIMEOUT)
 	ASSERT_EQ(start_writer(&self->writer), 0);
 	self->writes = true;
 
-	for (rounds = 0; needs_more(begun, lost, rounds); rounds++) {
+	for (rounds = 0; needs_more(begun, lost); rounds++) {
 		ASSERT_EQ(madvise(self->area, AREA_PAGES * psize(),
 				  MADV_GUARD_REMOVE), 0);
 		req = watch_vector(self->vec, NR_RANGES, MADV_GUARD_INSTALL);
@@ -295,7 +295,7 @@ TEST_F_TIMEOUT(retry, vector_leaves_what_is_done, TIMEOUT)
 	self->writes = true;
 
 	/* Only what is lost after the first range is in use again tests it. */
-	for (rounds = 0; needs_more(begun, lost, rounds); rounds++) {
+	for (rounds = 0; needs_more(begun, lost); rounds++) {
 		ASSERT_EQ(madvise(self->area, AREA_PAGES * psize(),
 				  MADV_GUARD_REMOVE), 0);
 		/* An empty request, so that the counters are 0 now. */
@@ -334,7 +334,7 @@ TEST_F_TIMEOUT(retry, io_uring, TIMEOUT)
 	ASSERT_EQ(start_writer(&self->writer), 0);
 	self->writes = true;
 
-	for (rounds = 0; needs_more(begun, lost, rounds); rounds++) {
+	for (rounds = 0; needs_more(begun, lost); rounds++) {
 		ASSERT_EQ(madvise(self->area, AREA_PAGES * psize(),
 				  MADV_GUARD_REMOVE), 0);
 		req = watch_io_uring(&self->ring, self->area,
