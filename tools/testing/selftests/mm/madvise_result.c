@@ -755,7 +755,8 @@ static int count_named(const char *name)
 	int nr = 0;
 
 	while (maps && fgets(line, sizeof(line), maps))
-		nr += strstr(line, name) != NULL;
+		if (strstr(line, name))
+			nr++;
 	if (maps)
 		fclose(maps);
 	return nr;
