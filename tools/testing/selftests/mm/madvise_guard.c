@@ -321,11 +321,11 @@ TEST(killed_on_the_way)
 		pid = clone_sharing(install_long, area);
 		pin_to_cpu(test_cpus[0]);
 		ASSERT_GT(pid, 0);
-		while (!pagemap_is_swapped(fd, area))
+		while (!(pagemap_get_entry(fd, area) & PM_SWAP))
 			;
 		kill(pid, SIGKILL);
 		ASSERT_EQ(waitpid(pid, &status, 0), pid);
-		all = pagemap_is_swapped(fd, last);
+		all = pagemap_get_entry(fd, last) & PM_SWAP;
 		munmap(area, LONG_PAGES * psize());
 	}
 	TH_LOG("%d tries", try);
