@@ -446,7 +446,7 @@ static inline pid_t clone_sharing(int (*fn)(void *arg), void *arg)
 {
 	static max_align_t stack[4096];
 
-	return clone(fn, stack + 4096, CLONE_VM | SIGCHLD, arg);
+	return clone(fn, stack + ARRAY_SIZE(stack), CLONE_VM | SIGCHLD, arg);
 }
 
 /*
@@ -480,6 +480,13 @@ static inline int watch_killed(const struct iovec *vec, size_t nr, int advice,
 	probe_read(req);
 	return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
+
+/* A call that returns -1, with that errno. */
+#define EXPECT_ERROR(call, error) do {				\
+	errno = 0;						\
+	EXPECT_EQ((call), -1);					\
+	EXPECT_EQ(errno, (error));				\
+} while (0)
 
 /*
  * Every gather was finished once, and before mmap_lock was let go; the lock was

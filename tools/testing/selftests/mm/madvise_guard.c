@@ -99,10 +99,9 @@ TEST_F(refused, install)
 
 	if (variant->locked && mlock(self->area, self->size))
 		SKIP(return, "needs to lock memory");
-	EXPECT_EQ(madvise(self->area, self->size, MADV_GUARD_INSTALL), -1);
-	EXPECT_EQ(errno, EINVAL);
-	EXPECT_EQ(advise_self(&vec, 1, MADV_GUARD_INSTALL), -1);
-	EXPECT_EQ(errno, EINVAL);
+	EXPECT_ERROR(madvise(self->area, self->size, MADV_GUARD_INSTALL),
+		     EINVAL);
+	EXPECT_ERROR(advise_self(&vec, 1, MADV_GUARD_INSTALL), EINVAL);
 	EXPECT_EQ(*self->area, 1);
 }
 
@@ -110,9 +109,8 @@ TEST_F(refused, install)
 TEST_F(refused, remove)
 {
 	if (!variant->locked) {
-		EXPECT_EQ(madvise(self->area, self->size, MADV_GUARD_REMOVE),
-			  -1);
-		EXPECT_EQ(errno, EINVAL);
+		EXPECT_ERROR(madvise(self->area, self->size, MADV_GUARD_REMOVE),
+			     EINVAL);
 		EXPECT_EQ(*self->area, 1);
 		return;
 	}
@@ -142,8 +140,7 @@ TEST(sealed)
 	if (syscall(__NR_mseal, area, 2UL * psize(), 0UL))
 		SKIP(return, "needs mseal()");
 
-	EXPECT_EQ(madvise(area, psize(), MADV_GUARD_INSTALL), -1);
-	EXPECT_EQ(errno, EPERM);
+	EXPECT_ERROR(madvise(area, psize(), MADV_GUARD_INSTALL), EPERM);
 	EXPECT_EQ(*area, 1);
 	EXPECT_EQ(madvise(area, 2 * psize(), MADV_GUARD_REMOVE), 0);
 	EXPECT_EQ(*area, 1);

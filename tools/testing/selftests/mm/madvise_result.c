@@ -134,12 +134,6 @@ FIXTURE_TEARDOWN(result)
 	write_number(HUGE_POOL, self->huge_pool);
 }
 
-#define EXPECT_ERROR(call, error) do {				\
-	errno = 0;						\
-	EXPECT_EQ((call), -1);					\
-	EXPECT_EQ(errno, (error));				\
-} while (0)
-
 /* All ranges valid: the sum of their lengths; their pages go, others stay. */
 TEST_F(result, all_ranges)
 {

@@ -296,14 +296,13 @@ TEST_F(stale, failed_at_hole)
 	self->vec[0].iov_len = 2 * NR_RANGES * psize();
 	for (i = 0; i < ROUNDS; i++) {
 		ASSERT_EQ(before_request(&self->viewer), 0);
-		EXPECT_EQ(advise_self(self->vec, 1, variant->advice), -1);
-		EXPECT_EQ(errno, ENOMEM);
+		EXPECT_ERROR(advise_self(self->vec, 1, variant->advice),
+			     ENOMEM);
 		after_request(&self->viewer);
 
 		ASSERT_EQ(before_request(&self->viewer), 0);
-		EXPECT_EQ(madvise(self->area, 2 * NR_RANGES * psize(),
-				  variant->advice), -1);
-		EXPECT_EQ(errno, ENOMEM);
+		EXPECT_ERROR(madvise(self->area, 2 * NR_RANGES * psize(),
+				     variant->advice), ENOMEM);
 		after_request(&self->viewer);
 	}
 	EXPECT_NOTHING_STALE();
@@ -329,14 +328,13 @@ TEST_F(stale, failed_at_vma)
 	self->vec[0].iov_len = 2 * NR_RANGES * psize();
 	for (i = 0; i < ROUNDS; i++) {
 		ASSERT_EQ(before_request(&self->viewer), 0);
-		EXPECT_EQ(advise_self(self->vec, 1, variant->advice), -1);
-		EXPECT_EQ(errno, EINVAL);
+		EXPECT_ERROR(advise_self(self->vec, 1, variant->advice),
+			     EINVAL);
 		after_request(&self->viewer);
 
 		ASSERT_EQ(before_request(&self->viewer), 0);
-		EXPECT_EQ(madvise(self->area, 2 * NR_RANGES * psize(),
-				  variant->advice), -1);
-		EXPECT_EQ(errno, EINVAL);
+		EXPECT_ERROR(madvise(self->area, 2 * NR_RANGES * psize(),
+				     variant->advice), EINVAL);
 		after_request(&self->viewer);
 	}
 	EXPECT_NOTHING_STALE();
