@@ -2,9 +2,10 @@
 #
 # The tests on kernels that check themselves: nothing is complained of.
 #
-# What:   all tests of the series in the kernel after, with configs/debug.config
-#         (memory, locks, page tables) and with configs/kcsan.config (data races),
-#         and ten minutes of stress; with the first also random requests.
+# What:   the kernel after, with configs/debug.config (memory, locks, page tables):
+#         all kselftests of lists/ksft.tsv, and random requests; with
+#         configs/kcsan.config (data races): those of the series. With each also
+#         ten minutes of stress.
 # Checks: the kernel does check itself; the tests pass, and the kernel's log has
 #         no splat but those that lists/kernel-log.tsv has.
 set -eu
@@ -14,7 +15,7 @@ assembled
 
 export K=after
 programs=$(awk '$1 ~ /^madvise_/ { print $1 }' "$ROOT/lists/ksft.tsv" | paste -sd' ')
-ksft() { "$ROOT/scripts/selftests.sh" && T=$programs "$ROOT/scripts/ksft.sh"; }
+ksft() { "$ROOT/scripts/selftests.sh" && T=$1 "$ROOT/scripts/ksft.sh"; } # "PROGRAM ...", or "" for all
 stress() { # SECONDS
 	"$ROOT/scripts/boot.sh" -k after -t $(($1 + 300)) "
 		busybox mkswap /dev/ram0 && swapon /dev/ram0
@@ -35,11 +36,14 @@ for config in debug kcsan; do
 	debug) ok "debug: it checks itself" checks 'KernelAddressSanitizer initialized' 'Lock dependency validator' ;;
 	kcsan) ok "kcsan: it checks itself" checks 'kcsan: enabled early' 'kcsan: selftest: \([0-9]*\)/\1 tests passed' ;;
 	esac
-	ok "$config: the tests of the series" ksft
 	ok "$config: stress for 10 minutes" stress 600
-	if [ $config = debug ]; then
-		ok "$config: random requests, whole and in parts" "$ROOT/scripts/equal.sh" -m vectors -n 1000
-		ok "$config: random requests that race" "$ROOT/scripts/equal.sh" -m race -n 1000
-	fi
+	case $config in
+	debug)
+		ok "debug: all kselftests" ksft ""
+		ok "debug: random requests, whole and in parts" "$ROOT/scripts/equal.sh" -m vectors -n 1000
+		ok "debug: random requests that race" "$ROOT/scripts/equal.sh" -m race -n 1000
+		;;
+	kcsan) ok "kcsan: the tests of the series" ksft "$programs" ;;
+	esac
 done
 done_testing
