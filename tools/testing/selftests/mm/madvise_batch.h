@@ -341,13 +341,14 @@ static inline int write_number(const char *path, long number)
 #define probe_get(file)		read_number(PROBE_DIR file)
 #define probe_set(file, value)	write_number(PROBE_DIR file, value)
 
-/* No step is forced, nobody is watched. */
+/* No step is forced, nobody is watched or notified. */
 static inline void probe_reset(void)
 {
 	probe_set("watch", 0);
 	probe_set("force_at", 0);
 	probe_set("force_times", 1);
 	probe_set("force_kill", 0);
+	probe_set("notify", 0);
 }
 
 /* The step of that number, from 1, and those after it lose their races. */
@@ -372,6 +373,12 @@ struct request {
 	long huge_zaps;
 	long huge_zaps_live;
 	long relock_failed;
+	long notified;
+	long notified_pages;
+	long notified_mapped;
+	long notified_end;
+	long notified_end_mapped;
+	long notified_flush;
 };
 
 static inline void probe_read(struct request *req)
@@ -388,6 +395,12 @@ static inline void probe_read(struct request *req)
 	req->huge_zaps = probe_get("huge_zaps");
 	req->huge_zaps_live = probe_get("huge_zaps_live");
 	req->relock_failed = probe_get("relock_failed");
+	req->notified = probe_get("notified");
+	req->notified_pages = probe_get("notified_pages");
+	req->notified_mapped = probe_get("notified_mapped");
+	req->notified_end = probe_get("notified_end");
+	req->notified_end_mapped = probe_get("notified_end_mapped");
+	req->notified_flush = probe_get("notified_flush");
 }
 
 /*

@@ -15,6 +15,10 @@
 #include "../kselftest_harness.h"
 #include "madvise_batch.h"
 
+#ifndef MADV_SOFT_OFFLINE
+#define MADV_SOFT_OFFLINE	101
+#endif
+
 #define NR_RANGES	16
 
 FIXTURE(gather)
@@ -351,6 +355,46 @@ TEST_F(gather, hugetlb_range)
 		EXPECT_BALANCED(req, 1);
 	}
 	munmap(huge, huge_size);
+}
+
+/*
+ * Whoever follows the page tables, as KVM does for its guests, is told of each
+ * range before its pages go and after, and to flush what TLBs it has of its own
+ * when the CPUs do: also where the request fails.
+ */
+TEST_F(gather, notifiers)
+{
+	long ranges = variant->gathers ? NR_RANGES : 0;
+	struct request req;
+	int fails;
+
+	if (probe_set("notify", 1))
+		SKIP(return, "needs MMU notifiers");
+	for (fails = 0; fails <= 1; fails++) {
+		if (variant->advice == MADV_GUARD_INSTALL)
+			madvise(self->area, 2 * NR_RANGES * psize(),
+				MADV_GUARD_REMOVE);
+		fill_pages(self->area, 2 * NR_RANGES, 1);
+		if (fails) {
+			self->vec[NR_RANGES - 1].iov_base++;
+			ranges -= !!ranges;
+		}
+
+		req = watch_vector(self->vec, NR_RANGES, variant->advice);
+		EXPECT_EQ(req.ret, (NR_RANGES - fails) * psize());
+		EXPECT_EQ(req.notified, ranges);
+		EXPECT_EQ(req.notified_pages, ranges);
+		EXPECT_EQ(req.notified_mapped, ranges);
+		EXPECT_EQ(req.notified_end, ranges);
+		/* MADV_FREE leaves pages where they are. */
+		EXPECT_EQ(req.notified_end_mapped,
+			  variant->advice == MADV_FREE ? ranges : 0);
+		if (variant->gathers) {
+			EXPECT_EQ(req.notified_flush,
+				  kernel_batches() ? 1 : ranges);
+		}
+		EXPECT_BALANCED(req, 1);
+	}
 }
 
 /*
@@ -691,12 +735,14 @@ TEST_F(gather, killed_at_relock)
 /*
  * Others who zap pages have a gather that is theirs alone, and finish it: here, to
  * make a hole in a mapped file, and to cut it off. A hole leaves the private copy
- * of a page alone, the end of the file does not.
+ * of a page alone, the end of the file does not. Notifiers hear of both.
  */
 TEST(others_who_zap)
 {
 	const off_t size = NR_RANGES * psize();
+	struct request req = {};
 	char *area, *private;
+	bool notifies;
 	int fd;
 
 	if (lacks_probe())
@@ -712,9 +758,20 @@ TEST(others_who_zap)
 	ASSERT_TRUE(pages_hold(private, NR_RANGES, 1));
 	*private = 2;
 
+	notifies = probe_set("notify", 1) == 0;
+	probe_set("watch", 1);
 	EXPECT_EQ(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
 			    size / 2), 0);
-	EXPECT_EQ(probe_get("pending"), 0);
+	probe_read(&req);
+	EXPECT_EQ(req.pending, 0);
+	if (notifies) {
+		EXPECT_EQ(req.notified, 2);
+		EXPECT_EQ(req.notified_pages, NR_RANGES);
+		EXPECT_EQ(req.notified_mapped, 2);
+		EXPECT_EQ(req.notified_end, 2);
+		/* The private copy. */
+		EXPECT_EQ(req.notified_end_mapped, 1);
+	}
 	EXPECT_TRUE(pages_hold(area, NR_RANGES / 2, 0));
 	EXPECT_TRUE(pages_hold(area + size / 2, NR_RANGES / 2, 1));
 	EXPECT_EQ(*private, 2);
@@ -723,9 +780,37 @@ TEST(others_who_zap)
 	EXPECT_EQ(probe_get("pending"), 0);
 	EXPECT_EQ(pages_present(area, NR_RANGES), 0);
 	EXPECT_EQ(pages_present(private, NR_RANGES), 0);
+	probe_reset();
 	munmap(private, size);
 	munmap(area, size);
 	close(fd);
+}
+
+/*
+ * What injects errors into memory takes no lock and has no steps: to find the
+ * pages is its own business.
+ */
+TEST(injected_errors)
+{
+	char *area = map_pages(2);
+	struct request req;
+	struct iovec vec[2];
+
+	if (lacks_probe())
+		SKIP(return, "%s", lacks_probe());
+	ASSERT_NE(area, NULL);
+	make_ranges(vec, 2, area, 1, 1);
+	fill_pages(area, 2, 1);
+	/* Any advice that looks at pages empties this CPU's list of pages. */
+	ASSERT_EQ(madvise(area, 2 * psize(), MADV_COLD), 0);
+	if (madvise(area, psize(), MADV_SOFT_OFFLINE))
+		SKIP(return, "needs root and MADV_SOFT_OFFLINE");
+	req = watch_vector(vec + 1, 1, MADV_SOFT_OFFLINE);
+	EXPECT_EQ(req.ret, psize());
+	EXPECT_EQ(req.steps, 0);
+	EXPECT_BALANCED(req, 0);
+	EXPECT_TRUE(pages_hold(area, 2, 1));
+	munmap(area, 2 * psize());
 }
 
 TEST_HARNESS_MAIN

@@ -26,6 +26,16 @@
  *   huge_zaps_live how often it was so with a live gather: another thread's fault
  *		   may then find the pool empty
  *
+ *   notify	   write 1: MMU notifiers, such as KVM's, listen to the changes of
+ *		   the writer's address space; write 0: none does. Missing where
+ *		   the kernel has no MMU notifiers.
+ *   notified	   how often the watched task told that a range will change
+ *   notified_pages the pages of these ranges
+ *   notified_mapped in how many of them the first page was mapped when it was told
+ *   notified_end  how often it told that the range has changed
+ *   notified_end_mapped in how many of them the first page was still mapped
+ *   notified_flush how often it told to flush what TLBs there are beside the CPUs'
+ *
  *   force_at	   the number of the step, from 1, that does its work and then
  *		   says -ERESTARTNOINTR; 0: none. Such a step has lost a race:
  *		   the request lets mmap_lock go, takes it and does the range
@@ -47,6 +57,7 @@
 #include <linux/kprobes.h>
 #include <linux/lockdep.h>
 #include <linux/mm.h>
+#include <linux/mmu_notifier.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
 #include <linux/rwsem.h>
@@ -198,6 +209,123 @@ static void on_acquire_returned(void *data, struct mm_struct *mm,
 	}
 }
 
+#ifdef CONFIG_MMU_NOTIFIER
+static atomic_t notified, notified_pages, notified_mapped;
+static atomic_t notified_end, notified_end_mapped, notified_flush;
+static DEFINE_MUTEX(notify_mutex);
+static struct mm_struct *notify_mm;	/* that the notifier listens to */
+
+static bool page_is_mapped(unsigned long addr)
+{
+	struct page *page;
+
+	if (get_user_pages_fast_only(addr, 1, 0, &page) != 1)
+		return false;
+	put_page(page);
+	return true;
+}
+
+static int on_start(struct mmu_notifier *self,
+		    const struct mmu_notifier_range *range)
+{
+	if (!is_watched(range->mm))
+		return 0;
+
+	atomic_inc(&notified);
+	atomic_add((range->end - range->start) >> PAGE_SHIFT, &notified_pages);
+	if (page_is_mapped(range->start))
+		atomic_inc(&notified_mapped);
+	return 0;
+}
+
+static void on_end(struct mmu_notifier *self,
+		   const struct mmu_notifier_range *range)
+{
+	if (!is_watched(range->mm))
+		return;
+
+	atomic_inc(&notified_end);
+	if (page_is_mapped(range->start))
+		atomic_inc(&notified_end_mapped);
+}
+
+static void on_secondary(struct mmu_notifier *self, struct mm_struct *mm,
+			 unsigned long start, unsigned long end)
+{
+	if (is_watched(mm))
+		atomic_inc(&notified_flush);
+}
+
+/* Nobody may want both: two listen. */
+static const struct mmu_notifier_ops change_ops = {
+	.invalidate_range_start = on_start,
+	.invalidate_range_end = on_end,
+};
+
+static const struct mmu_notifier_ops flush_ops = {
+	.arch_invalidate_secondary_tlbs = on_secondary,
+};
+
+static struct mmu_notifier change_notifier = { .ops = &change_ops };
+static struct mmu_notifier flush_notifier = { .ops = &flush_ops };
+
+static int notify_set(void *data, u64 on)
+{
+	int ret = 0;
+
+	mutex_lock(&notify_mutex);
+	if (notify_mm) {
+		mmu_notifier_unregister(&change_notifier, notify_mm);
+		mmu_notifier_unregister(&flush_notifier, notify_mm);
+	}
+	notify_mm = NULL;
+	if (on) {
+		ret = mmu_notifier_register(&change_notifier, current->mm);
+		if (ret)
+			goto out;
+		ret = mmu_notifier_register(&flush_notifier, current->mm);
+		if (ret)
+			mmu_notifier_unregister(&change_notifier, current->mm);
+		else
+			notify_mm = current->mm;
+	}
+out:
+	mutex_unlock(&notify_mutex);
+	return ret;
+}
+DEFINE_DEBUGFS_ATTRIBUTE(notify_fops, NULL, notify_set, "%llu\n");
+
+static void notify_reset(void)
+{
+	atomic_set(&notified, 0);
+	atomic_set(&notified_pages, 0);
+	atomic_set(&notified_mapped, 0);
+	atomic_set(&notified_end, 0);
+	atomic_set(&notified_end_mapped, 0);
+	atomic_set(&notified_flush, 0);
+}
+
+static void notify_init(void)
+{
+	debugfs_create_file_unsafe("notify", 0200, dir, NULL, &notify_fops);
+	debugfs_create_atomic_t("notified", 0400, dir, &notified);
+	debugfs_create_atomic_t("notified_pages", 0400, dir, &notified_pages);
+	debugfs_create_atomic_t("notified_mapped", 0400, dir, &notified_mapped);
+	debugfs_create_atomic_t("notified_end", 0400, dir, &notified_end);
+	debugfs_create_atomic_t("notified_end_mapped", 0400, dir, &notified_end_mapped);
+	debugfs_create_atomic_t("notified_flush", 0400, dir, &notified_flush);
+}
+
+static void notify_exit(void)
+{
+	notify_set(NULL, 0);
+}
+#else
+static void notify_reset(void) {}
+static void notify_init(void) {}
+static void notify_exit(void) {}
+#endif
+
 static int watch_set(void *data, u64 on)
 {
 	struct task_struct *last;
@@ -217,6 +345,7 @@ static int watch_set(void *data, u64 on)
 		atomic_set(&huge_zaps, 0);
 		atomic_set(&huge_zaps_live, 0);
 		atomic_set(&relock_failed, 0);
+		notify_reset();
 		relock = RELOCK_IDLE;
 		WRITE_ONCE(watched_mm, current->mm);
 		WRITE_ONCE(watched, get_task_struct(current));
@@ -291,12 +420,14 @@ static int __init madvise_probe_init(void)
 	debugfs_create_u32("force_kill", 0600, dir, &force_kill);
 	debugfs_create_atomic_t("forced", 0400, dir, &forced);
 	debugfs_create_atomic_t("relock_failed", 0400, dir, &relock_failed);
+	notify_init();
 	return 0;
 }
 
 static void __exit madvise_probe_exit(void)
 {
 	debugfs_remove(dir);
+	notify_exit();
 	unregister_all();
 	if (watched)
 		put_task_struct(watched);
