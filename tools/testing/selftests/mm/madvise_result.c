@@ -209,6 +209,42 @@ TEST_F(result, range_fails)
 	}
 }
 
+/* A number of /proc/self/status, of KiB, in pages. */
+static long status_pages(const char *field)
+{
+	FILE *f = fopen("/proc/self/status", "r");
+	char line[128];
+	long kib = -1;
+
+	while (f && fgets(line, sizeof(line), f))
+		if (!strncmp(line, field, strlen(field)) &&
+		    sscanf(line + strlen(field), ": %ld kB", &kib) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return kib < 0 ? -1 : kib * 1024 / psize();
+}
+
+/*
+ * The most memory that the process ever had is still known when it is given back.
+ * The counters are exact to some pages for each CPU.
+ */
+TEST_F(result, high_water)
+{
+	size_t nr = 8 * MAX_RANGES, slack = MAX_RANGES;
+	char *area = map_pages(nr);
+
+	ASSERT_NE(area, NULL);
+	fill_pages(area, nr, 1);
+	make_ranges(self->vec, MAX_RANGES, area, 8, 8);
+	EXPECT_GE(status_pages("VmRSS"), nr - slack);
+	EXPECT_EQ(advise_self(self->vec, MAX_RANGES, variant->advice),
+		  nr * psize());
+	if (variant->empties)
+		EXPECT_LT(status_pages("VmRSS"), nr - slack);
+	EXPECT_GE(status_pages("VmHWM"), nr - slack);
+}
+
 /*
  * A range over several VMAs is done in all of them.
  *
@@ -739,6 +775,44 @@ TEST_F(result, write_protected)
 		EXPECT_EQ(self->area[(2 * i + 1) * psize()], 1);
 	}
 	close(uffd);
+}
+
+/*
+ * A huge page whose page table could be another process's, too, goes alone: for
+ * such memory others are told of all of the page table.
+ */
+TEST(hugetlb_neighbour)
+{
+	size_t huge_size = default_huge_page_size();
+	long huge_pool = read_number(HUGE_POOL);
+	/* What an entry of the next level maps, and room to align to it. */
+	size_t table = huge_size * (psize() / sizeof(long));
+	int fd = memfd_create("madvise_result", MFD_CLOEXEC | MFD_HUGETLB);
+	char *map, *huge = MAP_FAILED;
+
+	map = mmap(NULL, 2 * table, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS |
+		   MAP_NORESERVE, -1, 0);
+	ASSERT_NE(map, MAP_FAILED);
+	write_number(HUGE_POOL, 2);
+	if (fd >= 0 && ftruncate(fd, table) == 0)
+		huge = mmap((char *)(((unsigned long)map + table - 1) &
+				     ~(table - 1)), table,
+			    PROT_READ | PROT_WRITE,
+			    MAP_SHARED | MAP_FIXED | MAP_NORESERVE, fd, 0);
+	if (huge == MAP_FAILED || get_free_hugepages() < 2) {
+		write_number(HUGE_POOL, huge_pool);
+		SKIP(return, "needs two huge pages");
+	}
+	huge[0] = 1;
+	huge[huge_size] = 2;
+	EXPECT_EQ(pages_present(huge + huge_size, 1), 1);
+	EXPECT_EQ(madvise(huge, huge_size, MADV_DONTNEED), 0);
+	EXPECT_EQ(pages_present(huge, 1), 0);
+	EXPECT_EQ(pages_present(huge + huge_size, 1), 1);
+	EXPECT_EQ(huge[0], 1);
+	munmap(map, 2 * table);
+	close(fd);
+	write_number(HUGE_POOL, huge_pool);
 }
 
 /* How many mappings have that name. */
