@@ -13,7 +13,9 @@ set -eu
 . "$(dirname "$0")/lib/tap.sh"
 assembled
 
-export K=after
+# More memory: a map of what may be touched takes an eighth of it, and mremap_test
+# maps 2 GB.
+export K=after MEM=3G
 programs=$(awk '$1 ~ /^madvise_/ { print $1 }' "$ROOT/lists/ksft.tsv" | paste -sd' ')
 ksft() { "$ROOT/scripts/selftests.sh" && T=$1 "$ROOT/scripts/ksft.sh"; } # "PROGRAM ...", or "" for all
 stress() { # SECONDS
