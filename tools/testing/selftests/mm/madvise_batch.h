@@ -404,13 +404,24 @@ static inline void probe_read(struct request *req)
 }
 
 /*
+ * A call that madvise_probe watches. make() makes it, or the same one on nothing,
+ * and returns its result, with the error in errno.
+ */
+struct watched_call {
+	ssize_t (*make)(const struct watched_call *call, bool empty);
+	const struct iovec *vec;
+	size_t nr;
+	int advice;
+	int pidfd;		/* of process_madvise() */
+	void *ring;		/* of io_uring */
+};
+
+/*
  * Between the two writes nothing runs but the request. The first time round the
  * request is empty: it brings in the pages that the code itself needs.
  */
-static inline struct request watch_vector(const struct iovec *vec, size_t nr,
-					  int advice)
+static inline struct request watch_call(const struct watched_call *call)
 {
-	int pidfd = syscall(__NR_pidfd_open, getpid(), 0);
 	int fd = open(PROBE_DIR "watch", O_WRONLY | O_CLOEXEC);
 	struct request req = {};
 	ssize_t started, ended;
@@ -418,37 +429,55 @@ static inline struct request watch_vector(const struct iovec *vec, size_t nr,
 
 	for (empty = 1; empty >= 0; empty--) {
 		started = write(fd, "1", 1);
-		req.ret = syscall(__NR_process_madvise, pidfd, vec,
-				  empty ? 0 : nr, advice, 0U);
+		req.ret = call->make(call, empty);
 		req.err = req.ret < 0 ? errno : 0;
 		ended = write(fd, "0", 1);
 	}
 	close(fd);
-	close(pidfd);
 	probe_read(&req);
 	if (started != 1 || ended != 1)
 		req.steps = -1;
 	return req;
 }
 
+static inline ssize_t make_vector(const struct watched_call *call, bool empty)
+{
+	return syscall(__NR_process_madvise, call->pidfd, call->vec,
+		       empty ? 0 : call->nr, call->advice, 0U);
+}
+
+static inline struct request watch_vector(const struct iovec *vec, size_t nr,
+					  int advice)
+{
+	struct watched_call call = {
+		.make = make_vector,
+		.vec = vec,
+		.nr = nr,
+		.advice = advice,
+		.pidfd = syscall(__NR_pidfd_open, getpid(), 0),
+	};
+	struct request req = watch_call(&call);
+
+	close(call.pidfd);
+	return req;
+}
+
+static inline ssize_t make_madvise(const struct watched_call *call, bool empty)
+{
+	return madvise(call->vec->iov_base, empty ? 0 : call->vec->iov_len,
+		       call->advice);
+}
+
 static inline struct request watch_madvise(void *area, size_t size, int advice)
 {
-	int fd = open(PROBE_DIR "watch", O_WRONLY | O_CLOEXEC);
-	struct request req = {};
-	ssize_t started, ended;
-	int empty;
+	const struct iovec range = { .iov_base = area, .iov_len = size };
+	const struct watched_call call = {
+		.make = make_madvise,
+		.vec = &range,
+		.advice = advice,
+	};
 
-	for (empty = 1; empty >= 0; empty--) {
-		started = write(fd, "1", 1);
-		req.ret = madvise(area, empty ? 0 : size, advice);
-		req.err = req.ret < 0 ? errno : 0;
-		ended = write(fd, "0", 1);
-	}
-	close(fd);
-	probe_read(&req);
-	if (started != 1 || ended != 1)
-		req.steps = -1;
-	return req;
+	return watch_call(&call);
 }
 
 /*

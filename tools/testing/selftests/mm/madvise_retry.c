@@ -53,7 +53,8 @@ struct writer {
 FIXTURE(retry)
 {
 	char *area;
-	struct iovec vec[NR_RANGES];
+	struct iovec whole;		/* the area in one range */
+	struct iovec vec[NR_RANGES];	/* and in several */
 	struct writer writer;
 	bool writes;
 	struct io_uring ring;
@@ -132,7 +133,7 @@ static size_t still_written(struct writer *writer)
 	return writer->written;
 }
 
-/* What the completion says. */
+/* What the completion says: an error is negative there. */
 static int advise_by_io_uring(struct io_uring *ring, void *area, size_t size,
 			      int advice)
 {
@@ -155,26 +156,10 @@ static int advise_by_io_uring(struct io_uring *ring, void *area, size_t size,
 	return ret;
 }
 
-/* As watch_vector() and watch_madvise() do. */
-static struct request watch_io_uring(struct io_uring *ring, void *area,
-				     size_t size, int advice)
+static ssize_t make_by_io_uring(const struct watched_call *call, bool empty)
 {
-	int fd = open(PROBE_DIR "watch", O_WRONLY | O_CLOEXEC);
-	struct request req = {};
-	ssize_t started, ended;
-	int empty;
-
-	for (empty = 1; empty >= 0; empty--) {
-		started = write(fd, "1", 1);
-		req.ret = advise_by_io_uring(ring, area, empty ? 0 : size,
-					     advice);
-		ended = write(fd, "0", 1);
-	}
-	close(fd);
-	probe_read(&req);
-	if (started != 1 || ended != 1)
-		req.steps = -1;
-	return req;
+	return advise_by_io_uring(call->ring, call->vec->iov_base,
+				  empty ? 0 : call->vec->iov_len, call->advice);
 }
 
 FIXTURE_SETUP(retry)
@@ -194,6 +179,7 @@ FIXTURE_SETUP(retry)
 	ASSERT_EQ(pipe(pipe_fds), 0);
 	self->area = map_pages(AREA_PAGES);
 	ASSERT_NE(self->area, NULL);
+	make_ranges(&self->whole, 1, self->area, AREA_PAGES, 0);
 	make_ranges(self->vec, NR_RANGES, self->area, RANGE_PAGES, RANGE_PAGES);
 	self->writer.area = self->area;
 	self->writer.nr = AREA_PAGES;
@@ -217,8 +203,14 @@ static int start_writer(struct writer *writer)
 	return other_thread_start(&writer->other, write_area, writer);
 }
 
-/* For everybody who writes, madvise() leaves nothing but guards. */
-TEST_F_TIMEOUT(retry, madvise, TIMEOUT)
+/*
+ * Guards the area again and again by a call that must return ret, until that has
+ * lost races against the writer: for everybody who writes, it leaves nothing but
+ * guards there.
+ */
+static void lose_races(struct __test_metadata *_metadata,
+		       FIXTURE_DATA(retry) * self,
+		       const struct watched_call *call, ssize_t ret)
 {
 	time_t begun = time(NULL);
 	long lost = 0, rounds;
@@ -230,11 +222,10 @@ TEST_F_TIMEOUT(retry, madvise, TIMEOUT)
 	for (rounds = 0; needs_more(begun, lost); rounds++) {
 		ASSERT_EQ(madvise(self->area, AREA_PAGES * psize(),
 				  MADV_GUARD_REMOVE), 0);
-		req = watch_madvise(self->area, AREA_PAGES * psize(),
-				    MADV_GUARD_INSTALL);
+		req = watch_call(call);
 		lost += req.lost;
-		ASSERT_EQ(req.ret, 0);
-		ASSERT_EQ(req.steps, 1 + req.lost);
+		ASSERT_EQ(req.ret, ret);
+		ASSERT_EQ(req.steps, call->nr + req.lost);
 		EXPECT_BALANCED(req, 1 + req.lost);
 		if (!req.lost)
 			continue;
@@ -245,34 +236,31 @@ TEST_F_TIMEOUT(retry, madvise, TIMEOUT)
 	EXPECT_GT(lost, 0);
 }
 
-/*
- * For everybody who writes, a vector leaves nothing but guards in its ranges,
- * and tells the bytes of all of them.
- */
+TEST_F_TIMEOUT(retry, madvise, TIMEOUT)
+{
+	const struct watched_call call = {
+		.make = make_madvise,
+		.vec = &self->whole,
+		.nr = 1,
+		.advice = MADV_GUARD_INSTALL,
+	};
+
+	lose_races(_metadata, self, &call, 0);
+}
+
+/* A vector tells the bytes of all its ranges. */
 TEST_F_TIMEOUT(retry, vector, TIMEOUT)
 {
-	time_t begun = time(NULL);
-	long lost = 0, rounds;
-	struct request req;
+	const struct watched_call call = {
+		.make = make_vector,
+		.vec = self->vec,
+		.nr = NR_RANGES,
+		.advice = MADV_GUARD_INSTALL,
+		.pidfd = syscall(__NR_pidfd_open, getpid(), 0),
+	};
 
-	ASSERT_EQ(start_writer(&self->writer), 0);
-	self->writes = true;
-
-	for (rounds = 0; needs_more(begun, lost); rounds++) {
-		ASSERT_EQ(madvise(self->area, AREA_PAGES * psize(),
-				  MADV_GUARD_REMOVE), 0);
-		req = watch_vector(self->vec, NR_RANGES, MADV_GUARD_INSTALL);
-		lost += req.lost;
-		ASSERT_EQ(req.ret, ranges_size(self->vec, NR_RANGES));
-		ASSERT_EQ(req.steps, NR_RANGES + req.lost);
-		EXPECT_BALANCED(req, 1 + req.lost);
-		if (!req.lost)
-			continue;
-		ASSERT_EQ(still_written(&self->writer), 0);
-		ASSERT_EQ(count_guards(self->area, AREA_PAGES), AREA_PAGES);
-	}
-	TH_LOG("%ld races lost in %ld requests", lost, rounds);
-	EXPECT_GT(lost, 0);
+	lose_races(_metadata, self, &call, AREA_PAGES * psize());
+	close(call.pidfd);
 }
 
 /*
@@ -326,37 +314,23 @@ TEST_F_TIMEOUT(retry, vector_leaves_what_is_done, TIMEOUT)
 }
 
 /*
- * For everybody who writes, a request to io_uring leaves nothing but guards, and
- * its completion says 0: no error, least of all one that is not for user space.
+ * The completion of a request to io_uring says 0: no error, least of all one that
+ * is not for user space.
  */
 TEST_F_TIMEOUT(retry, io_uring, TIMEOUT)
 {
-	time_t begun = time(NULL);
-	long lost = 0, rounds;
-	struct request req;
+	const struct watched_call call = {
+		.make = make_by_io_uring,
+		.vec = &self->whole,
+		.nr = 1,
+		.advice = MADV_GUARD_INSTALL,
+		.ring = &self->ring,
+	};
 
 	if (io_uring_queue_init(1, &self->ring, 0))
 		SKIP(return, "needs io_uring");
 	self->has_ring = true;
-	ASSERT_EQ(start_writer(&self->writer), 0);
-	self->writes = true;
-
-	for (rounds = 0; needs_more(begun, lost); rounds++) {
-		ASSERT_EQ(madvise(self->area, AREA_PAGES * psize(),
-				  MADV_GUARD_REMOVE), 0);
-		req = watch_io_uring(&self->ring, self->area,
-				     AREA_PAGES * psize(), MADV_GUARD_INSTALL);
-		lost += req.lost;
-		ASSERT_EQ(req.ret, 0);
-		ASSERT_EQ(req.steps, 1 + req.lost);
-		EXPECT_BALANCED(req, 1 + req.lost);
-		if (!req.lost)
-			continue;
-		ASSERT_EQ(still_written(&self->writer), 0);
-		ASSERT_EQ(count_guards(self->area, AREA_PAGES), AREA_PAGES);
-	}
-	TH_LOG("%ld races lost in %ld requests", lost, rounds);
-	EXPECT_GT(lost, 0);
+	lose_races(_metadata, self, &call, 0);
 }
 
 /* Whether a process that is killed has ended soon. */

@@ -200,18 +200,26 @@ static void after_request(struct viewer *viewer)
 		EXPECT_GT(self->viewer.reclaimed, 0);			\
 } while (0)
 
-/* After a vector that is done. */
-TEST_F(stale, vector)
+/* By a vector of nr ranges, which gives back all pages looked at. */
+static void take_vector(struct __test_metadata *_metadata,
+			FIXTURE_DATA(stale) * self,
+			const FIXTURE_VARIANT(stale) * variant, size_t nr)
 {
 	int i;
 
 	for (i = 0; i < ROUNDS; i++) {
 		ASSERT_EQ(before_request(&self->viewer), 0);
-		EXPECT_EQ(advise_self(self->vec, NR_RANGES, variant->advice),
+		EXPECT_EQ(advise_self(self->vec, nr, variant->advice),
 			  NR_RANGES * psize());
 		after_request(&self->viewer);
 	}
 	EXPECT_NOTHING_STALE();
+}
+
+/* After a vector that is done. */
+TEST_F(stale, vector)
+{
+	take_vector(_metadata, self, variant, NR_RANGES);
 }
 
 /* After a vector of two ranges, and after one of one. */
@@ -251,29 +259,35 @@ TEST_F(stale, madvise)
 /* After a vector over many VMAs. */
 TEST_F(stale, many_vmas)
 {
-	int i;
-
 	ASSERT_EQ(split_vmas(self->area, 2 * NR_RANGES), 0);
-	for (i = 0; i < ROUNDS; i++) {
-		ASSERT_EQ(before_request(&self->viewer), 0);
-		EXPECT_EQ(advise_self(self->vec, NR_RANGES, variant->advice),
-			  NR_RANGES * psize());
-		after_request(&self->viewer);
-	}
-	EXPECT_NOTHING_STALE();
+	take_vector(_metadata, self, variant, NR_RANGES);
 }
 
 /* After a vector whose last range fails: the ranges before it are done. */
 TEST_F(stale, part_done)
 {
-	int i;
-
 	self->vec[NR_RANGES].iov_base = self->area + 1;
 	self->vec[NR_RANGES].iov_len = psize();
+	take_vector(_metadata, self, variant, NR_RANGES + 1);
+}
+
+/* By a vector and by madvise(): a range that fails after the pages looked at. */
+static void take_failing_range(struct __test_metadata *_metadata,
+			       FIXTURE_DATA(stale) * self,
+			       const FIXTURE_VARIANT(stale) * variant, int err)
+{
+	int i;
+
+	self->viewer.nr = NR_RANGES - 1;
+	self->vec[0].iov_len = 2 * NR_RANGES * psize();
 	for (i = 0; i < ROUNDS; i++) {
 		ASSERT_EQ(before_request(&self->viewer), 0);
-		EXPECT_EQ(advise_self(self->vec, NR_RANGES + 1,
-				      variant->advice), NR_RANGES * psize());
+		EXPECT_ERROR(advise_self(self->vec, 1, variant->advice), err);
+		after_request(&self->viewer);
+
+		ASSERT_EQ(before_request(&self->viewer), 0);
+		EXPECT_ERROR(madvise(self->area, 2 * NR_RANGES * psize(),
+				     variant->advice), err);
 		after_request(&self->viewer);
 	}
 	EXPECT_NOTHING_STALE();
@@ -289,23 +303,9 @@ TEST_F(stale, part_done)
 TEST_F(stale, failed_at_hole)
 {
 	size_t hole = 2 * NR_RANGES - 2;
-	int i;
 
 	ASSERT_EQ(munmap(self->area + hole * psize(), psize()), 0);
-	self->viewer.nr = NR_RANGES - 1;
-	self->vec[0].iov_len = 2 * NR_RANGES * psize();
-	for (i = 0; i < ROUNDS; i++) {
-		ASSERT_EQ(before_request(&self->viewer), 0);
-		EXPECT_ERROR(advise_self(self->vec, 1, variant->advice),
-			     ENOMEM);
-		after_request(&self->viewer);
-
-		ASSERT_EQ(before_request(&self->viewer), 0);
-		EXPECT_ERROR(madvise(self->area, 2 * NR_RANGES * psize(),
-				     variant->advice), ENOMEM);
-		after_request(&self->viewer);
-	}
-	EXPECT_NOTHING_STALE();
+	take_failing_range(_metadata, self, variant, ENOMEM);
 }
 
 /*
@@ -318,26 +318,12 @@ TEST_F(stale, failed_at_hole)
 TEST_F(stale, failed_at_vma)
 {
 	char *last = self->area + (2 * NR_RANGES - 2) * psize();
-	int i;
 
 	if (variant->locked)
 		SKIP(return, "takes all memory that there is here");
 	if (mlock(last, 2 * psize()))
 		SKIP(return, "needs to lock memory");
-	self->viewer.nr = NR_RANGES - 1;
-	self->vec[0].iov_len = 2 * NR_RANGES * psize();
-	for (i = 0; i < ROUNDS; i++) {
-		ASSERT_EQ(before_request(&self->viewer), 0);
-		EXPECT_ERROR(advise_self(self->vec, 1, variant->advice),
-			     EINVAL);
-		after_request(&self->viewer);
-
-		ASSERT_EQ(before_request(&self->viewer), 0);
-		EXPECT_ERROR(madvise(self->area, 2 * NR_RANGES * psize(),
-				     variant->advice), EINVAL);
-		after_request(&self->viewer);
-	}
-	EXPECT_NOTHING_STALE();
+	take_failing_range(_metadata, self, variant, EINVAL);
 }
 
 /* After a vector with a range that lost a race, at the first, middle and last. */
