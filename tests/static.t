@@ -57,7 +57,7 @@ spelling() {
 		sed '/^diff --git/,$ { /^[-@ ]/d }' "$mail" > "$tmp/spell/${mail##*/}"
 	done
 	(cd "$tmp/spell" && codespell .) | says codespell
-	(cd "$ROOT" && git ls-files -z | grep -zv '^\(COPYING$\|patches/.*\.patch$\|results/.*\.svg$\)' | xargs -0 codespell) |
+	(cd "$ROOT" && git ls-files -z | grep -zv '^\(COPYING$\|patches/.*\.patch$\|results/.*\.svg$\)' | xargs -0 codespell --ignore-regex '^@@ .*') |
 		says codespell
 }
 ok "codespell" spelling
