@@ -90,7 +90,7 @@ case $# in
 	done > "$job/command" ;;
 esac
 {
-	echo "ROOT='$ROOT' KERNEL=$kernel"
+	echo "ROOT='$ROOT' W='$(realpath "$W")' KERNEL=$kernel"
 	echo "PATH=$KSFT/o/kselftest/mm:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	if [ $# -eq 0 ]; then
 		echo "TERM='${TERM:-vt100}'"

@@ -19,17 +19,25 @@ mount -t sysfs sys /sys
 . "$job/env"
 export PATH KERNEL TERM HOME=/tmp
 
-# The repository may stand below a directory that is hidden here.
+# The repository, and its out/ where that is a link, may stand below a directory
+# that is hidden here.
+mkdir -p /dev/kept/root /dev/kept/out
+mount --bind "$ROOT" /dev/kept/root
+mount --bind "$W" /dev/kept/out
 mount -t tmpfs run /run
-mkdir /run/root
-mount --bind "$ROOT" /run/root
 mount -t tmpfs tmp /tmp
-case $ROOT in
-/tmp/* | /run/*)
-	mkdir -p "$ROOT"
-	mount -n --move /run/root "$ROOT" ;;
-*) umount -n /run/root ;;
-esac
+# show PATH NAME: what is kept as NAME is at PATH as before
+show() {
+	case $1 in
+	/tmp/* | /run/*)
+		mkdir -p "$1"
+		mount -n --move "/dev/kept/$2" "$1" ;;
+	*) umount -n "/dev/kept/$2" ;;
+	esac
+}
+show "$ROOT" root
+show "$W" out
+rmdir /dev/kept/root /dev/kept/out /dev/kept
 mkdir -p /dev/pts /dev/shm /dev/hugepages /run/cgroup
 mount -t devpts -o ptmxmode=666 pts /dev/pts
 ln -sf pts/ptmx /dev/ptmx
